@@ -1,0 +1,1 @@
+//! Runs a schedule on the CPU with persistent worker threads and SIMD task bodies.

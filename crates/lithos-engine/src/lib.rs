@@ -1,0 +1,1 @@
+//! Slots, rounds, sampling and limits: from a prompt to tokens.

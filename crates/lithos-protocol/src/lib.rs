@@ -1,0 +1,1 @@
+//! OpenAI Chat Completions as pure state machines, without input or output.
