@@ -1,0 +1,378 @@
+//! A model's files, opened together.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::formats;
+use crate::gguf;
+use crate::mapped::MappedFile;
+use crate::safetensors::read_header;
+use crate::{DType, FormatError, GgufMetadata, Matrix, Tensor};
+
+const CONFIG: &str = "config.json";
+const GENERATION_CONFIG: &str = "generation_config.json";
+const SINGLE_FILE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// What kind of file holds the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Container {
+    /// A directory as on the Hugging Face hub, with its weights in one or more safetensors files.
+    Safetensors,
+    /// One GGUF file.
+    Gguf,
+}
+
+/// A tensor's place in the files.
+#[derive(Debug)]
+pub(crate) struct StoredTensor {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) file: usize,
+    /// Lies within the file: readers check it.
+    pub(crate) range: Range<usize>,
+}
+
+/// A model's weights, memory-mapped, with its configuration.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    container: Container,
+    config: Option<Value>,
+    generation_config: Option<Value>,
+    gguf: Option<GgufMetadata>,
+    files: Vec<MappedFile>,
+    tensors: Vec<StoredTensor>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Checkpoint {
+    /// Opens a directory with `config.json` and `model.safetensors` (or the shards that `model.safetensors.index.json`
+    /// names), a GGUF file, or a directory that holds exactly one GGUF file. Weights are mapped, not read.
+    ///
+    /// # Errors
+    /// If there is no such model, a part of it is missing, or a file is malformed.
+    pub fn open(path: &Path) -> Result<Self, FormatError> {
+        let metadata = fs::metadata(path).map_err(|source| FormatError::io(path, source))?;
+        if !metadata.is_dir() {
+            return match path.extension().and_then(|extension| extension.to_str()) {
+                Some("safetensors") => Err(FormatError::no_model(
+                    path,
+                    "a safetensors file alone is not a model: name the directory that holds it and its config.json",
+                )),
+                _ => Self::open_gguf(path),
+            };
+        }
+        let single = path.join(SINGLE_FILE);
+        if single.exists() {
+            return Self::open_directory(path, &[single]);
+        }
+        let index = path.join(INDEX);
+        if index.exists() {
+            return Self::open_sharded(path, &index);
+        }
+        match files_with_extension(path, "gguf")?.as_slice() {
+            [file] => Self::open_gguf(file),
+            [] => Err(FormatError::no_model(path, no_weights(path)?)),
+            several => Err(FormatError::no_model(
+                path,
+                format!(
+                    "holds {} GGUF files, name one of them: {}",
+                    several.len(),
+                    file_names(several)
+                ),
+            )),
+        }
+    }
+
+    /// Opens one safetensors file as nothing but tensors: no configuration, no side files. For reference values and
+    /// other tensors that are not a model.
+    ///
+    /// # Errors
+    /// If the file cannot be mapped or is malformed.
+    pub fn open_safetensors_file(path: &Path) -> Result<Self, FormatError> {
+        let mut checkpoint = Self::empty(path, Container::Safetensors);
+        checkpoint.add_file(path)?;
+        Ok(checkpoint)
+    }
+
+    /// What was opened: the directory, or the GGUF file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What kind of file holds the weights.
+    pub fn container(&self) -> Container {
+        self.container
+    }
+
+    /// `config.json` of a safetensors directory.
+    pub fn config(&self) -> Option<&Value> {
+        self.config.as_ref()
+    }
+
+    /// `generation_config.json` of a safetensors directory, if it has one.
+    pub fn generation_config(&self) -> Option<&Value> {
+        self.generation_config.as_ref()
+    }
+
+    /// The metadata of a GGUF file.
+    pub fn gguf(&self) -> Option<&GgufMetadata> {
+        self.gguf.as_ref()
+    }
+
+    /// The path of a file beside the weights, such as `tokenizer.json`, if there is one. `None` for GGUF, which holds
+    /// everything itself.
+    pub fn file(&self, name: &str) -> Option<PathBuf> {
+        if self.config.is_none() {
+            return None;
+        }
+        let path = self.path.join(name);
+        path.is_file().then_some(path)
+    }
+
+    /// A tensor by its full name.
+    pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
+        let stored = &self.tensors[*self.by_name.get(name)?];
+        Some(Tensor {
+            name: &stored.name,
+            dtype: stored.dtype.clone(),
+            shape: &stored.shape,
+            bytes: &self.files[stored.file].bytes()[stored.range.clone()],
+        })
+    }
+
+    /// The names of all tensors, in the order of their bytes.
+    pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().map(|tensor| tensor.name.as_str())
+    }
+
+    /// The weight matrix whose tensors begin with `base` (`base.weight`, and the scales that go with it). How it is
+    /// stored is found out from the tensors' types and shapes.
+    ///
+    /// # Errors
+    /// If there is no such matrix, its format is not supported, or its tensors' shapes do not fit each other.
+    pub fn matrix(&self, base: &str) -> Result<Matrix<'_>, FormatError> {
+        formats::detect(self, base)
+    }
+
+    /// Whether a weight is stored under `base`, in any format, also in those that [`Checkpoint::matrix`] refuses.
+    pub fn has_matrix(&self, base: &str) -> bool {
+        formats::code_tensor(self, base).is_some()
+    }
+
+    /// The names of all tensors that belong to the matrix `base`: codes, scales, biases, and those that are ignored,
+    /// such as activation scales.
+    pub fn companions(&self, base: &str) -> Vec<&str> {
+        formats::companion_suffixes()
+            .filter_map(|suffix| self.by_name.get(&format!("{base}.{suffix}")))
+            .map(|index| self.tensors[*index].name.as_str())
+            .collect()
+    }
+
+    /// Tells the system that a tensor's pages are not needed any more, so that resident memory does not hold both the
+    /// file and what was made from it. The tensor can still be read; its pages then come back from the file.
+    pub fn release_pages(&self, tensor: &str) {
+        if let Some(index) = self.by_name.get(tensor) {
+            let stored = &self.tensors[*index];
+            self.files[stored.file].release(stored.range.clone());
+        }
+    }
+
+    /// Bytes of all tensors.
+    pub fn weight_bytes(&self) -> u64 {
+        self.tensors
+            .iter()
+            .map(|tensor| tensor.range.len() as u64)
+            .sum()
+    }
+
+    fn empty(path: &Path, container: Container) -> Self {
+        Self {
+            path: path.to_owned(),
+            container,
+            config: None,
+            generation_config: None,
+            gguf: None,
+            files: Vec::new(),
+            tensors: Vec::new(),
+            by_name: HashMap::new(),
+        }
+    }
+
+    fn open_gguf(path: &Path) -> Result<Self, FormatError> {
+        let file = MappedFile::open(path)?;
+        let mut checkpoint = Self::empty(path, Container::Gguf);
+        let (metadata, tensors) = gguf::read(&file, 0)?;
+        checkpoint.files.push(file);
+        checkpoint.gguf = Some(metadata);
+        checkpoint.add_tensors(tensors)?;
+        Ok(checkpoint)
+    }
+
+    fn open_directory(path: &Path, files: &[PathBuf]) -> Result<Self, FormatError> {
+        let mut checkpoint = Self::empty(path, Container::Safetensors);
+        let config = path.join(CONFIG);
+        if !config.exists() {
+            return Err(FormatError::no_model(
+                path,
+                "there are weights but no config.json: download it from where the weights came from",
+            ));
+        }
+        checkpoint.config = Some(read_json(&config)?);
+        let generation_config = path.join(GENERATION_CONFIG);
+        if generation_config.exists() {
+            checkpoint.generation_config = Some(read_json(&generation_config)?);
+        }
+        for file in files {
+            checkpoint.add_file(file)?;
+        }
+        Ok(checkpoint)
+    }
+
+    fn open_sharded(path: &Path, index: &Path) -> Result<Self, FormatError> {
+        let shards = read_index(index)?;
+        let mut files = Vec::with_capacity(shards.len());
+        for shard in shards.keys() {
+            let file = path.join(shard);
+            if !file.exists() {
+                return Err(FormatError::no_model(
+                    &file,
+                    format!("this shard is missing, {INDEX} names it: download it again"),
+                ));
+            }
+            files.push(file);
+        }
+        let checkpoint = Self::open_directory(path, &files)?;
+        for (shard, names) in &shards {
+            for name in names {
+                let stored = checkpoint.by_name.get(name);
+                let file = stored.map(|index| checkpoint.tensors[*index].file);
+                if file.is_none_or(|file| checkpoint.files[file].path() != path.join(shard)) {
+                    return Err(FormatError::malformed(
+                        &path.join(shard),
+                        format!(
+                            "tensor {name:?} is missing, {INDEX} says that it is in this shard"
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(checkpoint)
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), FormatError> {
+        let file = MappedFile::open(path)?;
+        let tensors = read_header(&file, self.files.len())?;
+        self.files.push(file);
+        self.add_tensors(tensors)
+    }
+
+    fn add_tensors(&mut self, tensors: Vec<StoredTensor>) -> Result<(), FormatError> {
+        for tensor in tensors {
+            let index = self.tensors.len();
+            if let Some(earlier) = self.by_name.insert(tensor.name.clone(), index) {
+                let other = self.files[self.tensors[earlier].file].path();
+                return Err(FormatError::malformed(
+                    self.files[tensor.file].path(),
+                    format!(
+                        "tensor {:?} is also in {}: one of the shards is wrong",
+                        tensor.name,
+                        other.display()
+                    ),
+                ));
+            }
+            self.tensors.push(tensor);
+        }
+        Ok(())
+    }
+}
+
+fn read_json(path: &Path) -> Result<Value, FormatError> {
+    let bytes = fs::read(path).map_err(|source| FormatError::io(path, source))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| FormatError::malformed(path, format!("not valid JSON: {error}")))
+}
+
+/// The tensors that an index places in each shard.
+fn read_index(path: &Path) -> Result<BTreeMap<String, Vec<String>>, FormatError> {
+    let json = read_json(path)?;
+    let Some(map) = json.get("weight_map").and_then(Value::as_object) else {
+        return Err(FormatError::malformed(
+            path,
+            "there is no object \"weight_map\" in it",
+        ));
+    };
+    let mut shards: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, shard) in map {
+        let shard = shard.as_str().filter(|shard| is_plain_file_name(shard));
+        let Some(shard) = shard else {
+            return Err(FormatError::malformed(
+                path,
+                format!("tensor {name:?} is not mapped to the name of a file beside the index"),
+            ));
+        };
+        shards
+            .entry(shard.to_owned())
+            .or_default()
+            .push(name.clone());
+    }
+    if shards.is_empty() {
+        return Err(FormatError::malformed(path, "\"weight_map\" is empty"));
+    }
+    Ok(shards)
+}
+
+/// An index must not reach outside of its directory.
+fn is_plain_file_name(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0'])
+}
+
+fn files_with_extension(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, FormatError> {
+    let failed = |source| FormatError::io(directory, source);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|own| own == extension) && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn file_names(paths: &[PathBuf]) -> String {
+    let names: Vec<_> = paths
+        .iter()
+        .filter_map(|path| path.file_name())
+        .map(|name| name.to_string_lossy())
+        .collect();
+    names.join(", ")
+}
+
+/// Why a directory is not a model, with a hint from what is there instead.
+fn no_weights(directory: &Path) -> Result<String, FormatError> {
+    let expected = format!("no model here: expected {SINGLE_FILE}, {INDEX} or one .gguf file");
+    let safetensors = files_with_extension(directory, "safetensors")?;
+    if !safetensors.is_empty() {
+        return Ok(format!(
+            "{expected}; there is {}, but nothing says that it is the whole model",
+            file_names(&safetensors)
+        ));
+    }
+    for extension in ["bin", "pth", "pt"] {
+        let pickles = files_with_extension(directory, extension)?;
+        if !pickles.is_empty() {
+            return Ok(format!(
+                "{expected}; {} must first be converted to safetensors",
+                file_names(&pickles)
+            ));
+        }
+    }
+    Ok(expected)
+}

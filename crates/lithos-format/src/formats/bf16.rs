@@ -1,0 +1,40 @@
+//! bfloat16: `weight` BF16 [N, K].
+
+use super::{Candidate, Layout, WEIGHT, WeightFormat, detect_plain, owned};
+use crate::matrix::Codes;
+use crate::numbers::f32_to_bf16;
+use crate::{DType, FormatError, Matrix, OwnedTensor};
+
+pub(super) struct Bf16;
+
+impl WeightFormat for Bf16 {
+    fn name(&self) -> &'static str {
+        "bf16"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &[WEIGHT]
+    }
+
+    fn detect<'a>(&self, candidate: &Candidate<'a, '_>) -> Option<Result<Layout<'a>, FormatError>> {
+        detect_plain(candidate, &DType::Bf16, Codes::Bf16)
+    }
+
+    fn unpack_codes(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u8]) {
+        out.copy_from_slice(matrix.row_of(matrix.storage.codes, row));
+    }
+
+    fn encode(
+        &self,
+        base: &str,
+        cols: usize,
+        values: &[f32],
+    ) -> Result<Vec<OwnedTensor>, FormatError> {
+        let bytes = values
+            .iter()
+            .flat_map(|value| f32_to_bf16(*value).to_le_bytes())
+            .collect();
+        let shape = vec![values.len() / cols, cols];
+        Ok(vec![owned(base, WEIGHT, DType::Bf16, shape, bytes)])
+    }
+}
