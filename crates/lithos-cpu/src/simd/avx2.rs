@@ -191,6 +191,11 @@ impl Simd for Avx2 {
         unsafe { [_mm256_srli_epi32::<N>(a[0]), _mm256_srli_epi32::<N>(a[1])] }
     }
     #[inline(always)]
+    fn sar<const N: i32>(self, a: Self::I) -> Self::I {
+        // SAFETY: the token proves that the processor has the instruction.
+        unsafe { [_mm256_srai_epi32::<N>(a[0]), _mm256_srai_epi32::<N>(a[1])] }
+    }
+    #[inline(always)]
     fn shr_halves<const N: i32>(self, a: Self::I) -> Self::I {
         // SAFETY: the token proves that the processor has the instruction.
         unsafe { [_mm256_srli_epi16::<N>(a[0]), _mm256_srli_epi16::<N>(a[1])] }

@@ -163,6 +163,11 @@ impl Simd for Avx512 {
         op!(_mm512_srl_epi32(a, count))
     }
     #[inline(always)]
+    fn sar<const N: i32>(self, a: __m512i) -> __m512i {
+        let count = op!(_mm_cvtsi32_si128(N));
+        op!(_mm512_sra_epi32(a, count))
+    }
+    #[inline(always)]
     fn shr_halves<const N: i32>(self, a: __m512i) -> __m512i {
         let count = op!(_mm_cvtsi32_si128(N));
         op!(_mm512_srl_epi16(a, count))

@@ -128,6 +128,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn shl<const N: i32>(self, a: Self::I) -> Self::I;
     /// Shifts 32-bit lanes right by `N` bits, filling with zeros.
     fn shr<const N: i32>(self, a: Self::I) -> Self::I;
+    /// Shifts 32-bit lanes right by `N` bits, filling with the sign.
+    fn sar<const N: i32>(self, a: Self::I) -> Self::I;
     /// Shifts 16-bit halves right by `N` bits, filling with zeros.
     fn shr_halves<const N: i32>(self, a: Self::I) -> Self::I;
     /// Per lane `acc + w.low * a.low + w.high * a.high`, the halves being signed 16-bit integers (wrapping).

@@ -178,6 +178,10 @@ impl Simd for Neon {
         quads!(Q => vreinterpretq_s32_u32(vshrq_n_u32::<N>(vreinterpretq_u32_s32(a[Q]))))
     }
     #[inline(always)]
+    fn sar<const N: i32>(self, a: Self::I) -> Self::I {
+        quads!(Q => vshrq_n_s32::<N>(a[Q]))
+    }
+    #[inline(always)]
     fn shr_halves<const N: i32>(self, a: Self::I) -> Self::I {
         quads!(Q => vreinterpretq_s32_u16(vshrq_n_u16::<N>(vreinterpretq_u16_s32(a[Q]))))
     }

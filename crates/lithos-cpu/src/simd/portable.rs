@@ -174,6 +174,10 @@ impl Simd for Portable {
         map(a, |x| ((x as u32) >> N) as i32)
     }
     #[inline(always)]
+    fn sar<const N: i32>(self, a: Self::I) -> Self::I {
+        map(a, |x| x >> N)
+    }
+    #[inline(always)]
     fn shr_halves<const N: i32>(self, a: Self::I) -> Self::I {
         map(a, |x| {
             let (low, high) = (x as u32 & 0xFFFF, x as u32 >> 16);

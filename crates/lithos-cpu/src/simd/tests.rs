@@ -83,6 +83,7 @@ impl Kernel for Everything {
             s.or(i, j),
             s.shl::<7>(i),
             s.shr::<9>(i),
+            s.sar::<9>(i),
             s.shr_halves::<5>(i),
             s.madd(i, j, i),
             s.lookup(&table, nibbles),
