@@ -56,24 +56,34 @@ impl AddedTokens {
         bucket.iter().find(|(_, token)| bytes[at..].starts_with(token.content.as_bytes()))
     }
 
-    /// Every position at which the spelling of a special token begins, overlapping ones too, and that token's first
-    /// character's length in bytes; `None` where the spelling is one character.
-    pub(super) fn special_starts<'a>(
-        &'a self,
-        text: &'a str,
-    ) -> impl Iterator<Item = (usize, Option<usize>)> + 'a {
-        (0..text.len()).filter_map(move |at| {
-            let bytes = &text.as_bytes()[at..];
-            let bucket = self.by_first_byte.get(usize::from(bytes[0]))?;
+    /// Positions in bytes, ascending, such that a mark at each of them breaks every spelling of a special token to which
+    /// `text` contributes: behind the first character of a spelling, or of its beginning at the end of the text; at the
+    /// start of a text that begins with the rest of a spelling; and before a spelling of one character.
+    pub(super) fn breaking_positions(&self, text: &str) -> Vec<usize> {
+        let mut positions = Vec::new();
+        if self.special().any(|token| ends_inside(&token.content, text)) {
+            positions.push(0);
+        }
+        for at in 0..text.len() {
+            let rest = &text.as_bytes()[at..];
+            let bucket = self.by_first_byte.get(usize::from(rest[0])).into_iter().flatten();
+            let begins = |token: &AddedToken| {
+                let spelling = token.content.as_bytes();
+                token.special && (rest.starts_with(spelling) || spelling.starts_with(rest))
+            };
             // The shortest spelling decides: breaking it breaks the longer ones that begin here too.
-            let (_, token) = bucket
-                .iter()
-                .rev()
-                .find(|(_, token)| token.special && bytes.starts_with(token.content.as_bytes()))?;
-            let mut characters = token.content.chars();
-            let first = characters.next()?.len_utf8();
-            Some((at, characters.next().map(|_| first)))
-        })
+            if let Some((_, token)) = bucket.rev().find(|(_, token)| begins(token)) {
+                let first = token.content.chars().next().map_or(0, char::len_utf8);
+                positions.push(if is_one_character(token) { at } else { at + first });
+            }
+        }
+        positions.dedup();
+        positions
+    }
+
+    fn special(&self) -> impl Iterator<Item = &AddedToken> {
+        let tokens = self.by_first_byte.iter().flatten().map(|(_, token)| token);
+        tokens.filter(|token| token.special)
     }
 
     /// The tokens of `text` from left to right, not overlapping. A spelling for which `is_text` says so is passed over
@@ -107,6 +117,23 @@ impl AddedTokens {
         }
         found
     }
+}
+
+/// Whether a mark at one of the `positions`, which are ascending, breaks the spelling of a token in this range.
+pub(super) fn is_broken(positions: &[usize], range: &Range<usize>, token: &AddedToken) -> bool {
+    let first_inside = range.start + usize::from(!is_one_character(token));
+    let next = positions.partition_point(|position| *position < first_inside);
+    positions.get(next).is_some_and(|position| *position < range.end)
+}
+
+fn is_one_character(token: &AddedToken) -> bool {
+    token.content.chars().nth(1).is_none()
+}
+
+/// Whether the text begins with the rest of the spelling, after at least one of its characters.
+fn ends_inside(spelling: &str, text: &str) -> bool {
+    let mut starts = spelling.char_indices().skip(1);
+    starts.any(|(start, _)| text.starts_with(&spelling[start..]))
 }
 
 /// Whether no letter, digit or underscore touches the range from outside.
@@ -157,9 +184,24 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_starts_of_special_tokens_are_all_reported() {
+    fn positions_break_every_spelling() {
         let tokens = tokens(&["aXa", "§"]);
-        let starts: Vec<_> = tokens.special_starts("aXaXa§").collect();
-        assert_eq!(starts, vec![(0, Some(1)), (2, Some(1)), (5, None)]);
+        // Overlapping spellings, and the beginning of one at the end.
+        assert_eq!(tokens.breaking_positions("-aXaXa"), vec![2, 4, 6]);
+        assert_eq!(tokens.breaking_positions("-aX"), vec![2]);
+        // The rest of one at the start.
+        assert_eq!(tokens.breaking_positions("Xa-"), vec![0]);
+        assert_eq!(tokens.breaking_positions("é§"), vec![2]);
+        assert!(tokens.breaking_positions("X").is_empty());
+    }
+
+    #[test]
+    fn a_mark_beside_a_spelling_does_not_break_it() {
+        let three = AddedToken::from("aXa", true);
+        let one = AddedToken::from("§", true);
+        assert!(is_broken(&[1, 4], &(3..6), &three));
+        assert!(!is_broken(&[3, 6], &(3..6), &three));
+        assert!(is_broken(&[3], &(3..5), &one));
+        assert!(!is_broken(&[5], &(3..5), &one));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::added_tokens::{AddedTokens, SpecialTokens};
+use super::added_tokens::{AddedTokens, SpecialTokens, is_broken};
 use super::template::{ChatTemplate, TemplateError, TemplateOptions};
 use super::token::TokenId;
 use super::tokenizer::{Tokenizer, TokenizerError};
@@ -27,10 +27,10 @@ pub enum ChatError {
 
 /// Writes a conversation with its template and encodes it. Special tokens that the template writes become their ids;
 /// special tokens that a message or a tool description spells are text, so that nobody can end a turn or begin one by
-/// writing about it.
+/// writing about it, nor by writing a part that the template would complete.
 ///
 /// How: in the texts of the conversation a mark, a private-use character that occurs nowhere else, is put inside each
-/// spelling of a special token. The template copies the marks along. In the rendered text the marks are taken out, and
+/// spelling of a special token, also where the text only begins or ends one. The template copies the marks along. In the rendered text the marks are taken out, and
 /// a spelling in which one stood is text. The text between two special tokens is then encoded as a whole, so the ids
 /// are those of the plain prompt wherever the conversation spells no special token.
 ///
@@ -51,7 +51,7 @@ pub fn encode_chat(
         options.extra.values().for_each(|value| texts.collect(value));
         texts
     };
-    if !texts().any(|text| added.special_starts(text).next().is_some()) {
+    if !texts().any(|text| !added.breaking_positions(text).is_empty()) {
         let prompt = template.render(messages, tools, options)?;
         return Ok(tokenizer.encode(&prompt, SpecialTokens::Parse)?);
     }
@@ -64,10 +64,8 @@ pub fn encode_chat(
     let tools = tools.map(|tools| marker.marked(tools));
     let prompt = template.render(&marker.marked(messages), tools.as_ref(), &options)?;
     let (prompt, marks) = without_marks(&prompt, mark);
-    let ids = tokenizer.encode_where(&prompt, |range, token| {
-        let first_mark = marks.partition_point(|position| *position < range.start);
-        token.special && marks.get(first_mark).is_some_and(|position| *position < range.end)
-    })?;
+    let ids = tokenizer
+        .encode_where(&prompt, |range, token| token.special && is_broken(&marks, range, token))?;
     Ok(ids)
 }
 
@@ -127,13 +125,10 @@ impl Marker<'_> {
         }
     }
 
-    /// The text with a mark behind the first character of every special spelling, or before a spelling of one
-    /// character. No part of the text that a template may cut out spells a special token without a mark.
     fn marked_text(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 16);
         let mut end = 0;
-        for (start, first_character) in self.added.special_starts(text) {
-            let at = start + first_character.unwrap_or(0);
+        for at in self.added.breaking_positions(text) {
             out.push_str(&text[end..at]);
             out.push(self.mark);
             end = at;

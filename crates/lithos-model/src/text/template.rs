@@ -166,7 +166,7 @@ impl ChatTemplate {
         variables.push(("strftime_now", minijinja::Value::from_function(strftime_now)));
         let extra =
             options.extra.iter().map(|(name, value)| (name.as_str(), template_value(value)));
-        variables.into_iter().chain(extra).collect()
+        minijinja::Value::from_pairs(variables.into_iter().chain(extra))
     }
 }
 
@@ -196,7 +196,8 @@ fn template_value(json: &Value) -> minijinja::Value {
         Value::String(text) => text.as_str().into(),
         Value::Array(items) => items.iter().map(template_value).collect(),
         Value::Object(entries) => {
-            entries.iter().map(|(key, item)| (key.as_str(), template_value(item))).collect()
+            let pairs = entries.iter().map(|(key, item)| (key.as_str(), template_value(item)));
+            minijinja::Value::from_pairs(pairs)
         }
     }
 }
