@@ -129,9 +129,7 @@ impl Checkpoint {
     /// The path of a file beside the weights, such as `tokenizer.json`, if there is one. `None` for GGUF, which holds
     /// everything itself.
     pub fn file(&self, name: &str) -> Option<PathBuf> {
-        if self.config.is_none() {
-            return None;
-        }
+        self.config.as_ref()?;
         let path = self.path.join(name);
         path.is_file().then_some(path)
     }
@@ -176,7 +174,8 @@ impl Checkpoint {
     }
 
     /// Tells the system that a tensor's pages are not needed any more, so that resident memory does not hold both the
-    /// file and what was made from it. The tensor can still be read; its pages then come back from the file.
+    /// file and what was made from it. The tensor can still be read; its pages then come back from the file. For a large
+    /// tensor this can be called again and again while it is read. Does nothing where the system is not a Unix.
     pub fn release_pages(&self, tensor: &str) {
         if let Some(index) = self.by_name.get(tensor) {
             let stored = &self.tensors[*index];
@@ -186,10 +185,7 @@ impl Checkpoint {
 
     /// Bytes of all tensors.
     pub fn weight_bytes(&self) -> u64 {
-        self.tensors
-            .iter()
-            .map(|tensor| tensor.range.len() as u64)
-            .sum()
+        self.tensors.iter().map(|tensor| tensor.range.len() as u64).sum()
     }
 
     fn empty(path: &Path, container: Container) -> Self {
@@ -303,10 +299,7 @@ fn read_json(path: &Path) -> Result<Value, FormatError> {
 fn read_index(path: &Path) -> Result<BTreeMap<String, Vec<String>>, FormatError> {
     let json = read_json(path)?;
     let Some(map) = json.get("weight_map").and_then(Value::as_object) else {
-        return Err(FormatError::malformed(
-            path,
-            "there is no object \"weight_map\" in it",
-        ));
+        return Err(FormatError::malformed(path, "there is no object \"weight_map\" in it"));
     };
     let mut shards: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, shard) in map {
@@ -317,10 +310,7 @@ fn read_index(path: &Path) -> Result<BTreeMap<String, Vec<String>>, FormatError>
                 format!("tensor {name:?} is not mapped to the name of a file beside the index"),
             ));
         };
-        shards
-            .entry(shard.to_owned())
-            .or_default()
-            .push(name.clone());
+        shards.entry(shard.to_owned()).or_default().push(name.clone());
     }
     if shards.is_empty() {
         return Err(FormatError::malformed(path, "\"weight_map\" is empty"));

@@ -102,31 +102,19 @@ pub enum FormatError {
 
 impl FormatError {
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
-        Self::Io {
-            path: path.to_owned(),
-            source,
-        }
+        Self::Io { path: path.to_owned(), source }
     }
 
     pub(crate) fn no_model(path: &Path, cause: impl Into<String>) -> Self {
-        Self::NoModel {
-            path: path.to_owned(),
-            cause: one_line(cause.into()),
-        }
+        Self::NoModel { path: path.to_owned(), cause: one_line(cause.into()) }
     }
 
     pub(crate) fn malformed(path: &Path, cause: impl Into<String>) -> Self {
-        Self::Malformed {
-            path: path.to_owned(),
-            cause: one_line(cause.into()),
-        }
+        Self::Malformed { path: path.to_owned(), cause: one_line(cause.into()) }
     }
 
     pub(crate) fn encode(name: &str, cause: impl Into<String>) -> Self {
-        Self::Encode {
-            name: name.to_owned(),
-            cause: one_line(cause.into()),
-        }
+        Self::Encode { name: name.to_owned(), cause: one_line(cause.into()) }
     }
 }
 

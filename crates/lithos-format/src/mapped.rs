@@ -28,10 +28,7 @@ impl MappedFile {
         // SAFETY: the map is read-only. As with every mapped file, another process that truncates or rewrites it while
         // it is in use can change the bytes or stop this process; checkpoints are published whole and not edited.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        Ok(Self {
-            path: path.to_owned(),
-            map,
-        })
+        Ok(Self { path: path.to_owned(), map })
     }
 
     pub(crate) fn path(&self) -> &Path {

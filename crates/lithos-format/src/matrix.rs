@@ -136,11 +136,7 @@ pub(crate) struct Storage<'a> {
 
 impl<'a> Storage<'a> {
     pub(crate) fn codes_only(codes: &'a [u8]) -> Self {
-        Self {
-            codes,
-            scales: &[],
-            biases: &[],
-        }
+        Self { codes, scales: &[], biases: &[] }
     }
 }
 
@@ -189,19 +185,13 @@ impl<'a> Matrix<'a> {
 
     /// Bytes of codes, scales and biases in the file.
     pub fn bytes(&self) -> u64 {
-        let Storage {
-            codes,
-            scales,
-            biases,
-        } = self.storage;
+        let Storage { codes, scales, biases } = self.storage;
         (codes.len() + scales.len() + biases.len()) as u64
     }
 
     /// Blocks in a row; 0 without blocks.
     pub fn blocks_per_row(&self) -> usize {
-        self.encoding
-            .blocks
-            .map_or(0, |blocks| self.cols / blocks.cols)
+        self.encoding.blocks.map_or(0, |blocks| self.cols / blocks.cols)
     }
 
     /// A row's codes in column order, [`Codes::bytes_unpacked`] bytes each, little endian. E2M1 and U4 codes are
@@ -231,11 +221,7 @@ impl<'a> Matrix<'a> {
     /// If there is no such row, or the format has biases and `out` is not [`Matrix::blocks_per_row`] long.
     pub fn unpack_biases(&self, row: usize, out: &mut [u32]) {
         self.check_row(row);
-        if self
-            .encoding
-            .blocks
-            .is_some_and(|blocks| blocks.bias.is_some())
-        {
+        if self.encoding.blocks.is_some_and(|blocks| blocks.bias.is_some()) {
             assert_eq!(out.len(), self.blocks_per_row());
             self.format.unpack_biases(self, row, out);
         }
@@ -285,11 +271,7 @@ impl<'a> Matrix<'a> {
     }
 
     fn check_row(&self, row: usize) {
-        assert!(
-            row < self.rows,
-            "row {row} of a matrix of {} rows",
-            self.rows
-        );
+        assert!(row < self.rows, "row {row} of a matrix of {} rows", self.rows);
     }
 
     /// The part of a plane (codes, scales or biases) that belongs to a row.

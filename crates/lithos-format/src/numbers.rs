@@ -6,9 +6,8 @@ use half::{bf16, f16};
 
 /// The values of the 16 E2M1 codes (OCP Microscaling Formats specification 1.0, section 5.3.3): one sign bit, two
 /// exponent bits, one mantissa bit. Code 8 is -0.
-pub const E2M1: [f32; 16] = [
-    0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
-];
+pub const E2M1: [f32; 16] =
+    [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
 
 /// The values of the 256 E4M3 codes, see [`e4m3_to_f32`].
 pub const E4M3: [f32; 256] = {
@@ -89,11 +88,7 @@ pub fn f32_to_e2m1(value: f32) -> u8 {
     } else {
         7
     };
-    if value.is_sign_negative() && !value.is_nan() {
-        code | 8
-    } else {
-        code
-    }
+    if value.is_sign_negative() && !value.is_nan() { code | 8 } else { code }
 }
 
 /// The value of IEEE 754 half precision bits.

@@ -94,10 +94,9 @@ fn reject_duplicates(path: &Path, header: &[u8]) -> Result<(), FormatError> {
     let keys: HeaderKeys = serde_json::from_slice(header)
         .map_err(|error| FormatError::malformed(path, format!("bad header: {error}")))?;
     match keys.repeated {
-        Some(name) => Err(FormatError::malformed(
-            path,
-            format!("the header lists tensor {name:?} twice"),
-        )),
+        Some(name) => {
+            Err(FormatError::malformed(path, format!("the header lists tensor {name:?} twice")))
+        }
         None => Ok(()),
     }
 }
@@ -210,10 +209,7 @@ pub fn write_safetensors(path: &Path, tensors: &[TensorEntry<'_>]) -> Result<(),
             return Err(FormatError::encode(name, "two tensors have this name"));
         }
         let Some(stored) = to_safetensors(dtype) else {
-            return Err(FormatError::encode(
-                name,
-                format!("safetensors has no type {dtype}"),
-            ));
+            return Err(FormatError::encode(name, format!("safetensors has no type {dtype}")));
         };
         if dtype.bytes(shape) != Some(bytes.len()) {
             return Err(FormatError::encode(
@@ -221,14 +217,7 @@ pub fn write_safetensors(path: &Path, tensors: &[TensorEntry<'_>]) -> Result<(),
                 format!("{} bytes for {dtype} {shape:?}", bytes.len()),
             ));
         }
-        views.push((
-            *name,
-            EntryView {
-                dtype: stored,
-                shape,
-                bytes,
-            },
-        ));
+        views.push((*name, EntryView { dtype: stored, shape, bytes }));
     }
     safetensors::serialize_to_file(views, None, path).map_err(|error| match error {
         SafeTensorError::IoError(source) => FormatError::io(path, source),

@@ -156,12 +156,7 @@ impl Tensor<'_> {
 }
 
 fn read<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-    bytes
-        .as_chunks::<N>()
-        .0
-        .iter()
-        .map(|chunk| convert(*chunk))
-        .collect()
+    bytes.as_chunks::<N>().0.iter().map(|chunk| convert(*chunk)).collect()
 }
 
 /// A tensor in memory, ready to be written to a file.
@@ -184,10 +179,7 @@ impl OwnedTensor {
             name: name.into(),
             dtype: DType::F32,
             shape: shape.to_vec(),
-            bytes: values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect(),
+            bytes: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
         }
     }
 

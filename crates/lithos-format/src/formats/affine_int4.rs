@@ -70,9 +70,8 @@ fn layout<'a>(
     if let Some(bits) = candidate.quantization_setting("bits")
         && bits.as_u64() != Some(4)
     {
-        return Err(candidate.unsupported(format!(
-            "the MLX affine layout with {bits} bits (only 4 are read)"
-        )));
+        return Err(candidate
+            .unsupported(format!("the MLX affine layout with {bits} bits (only 4 are read)")));
     }
     let (rows, words) = candidate.matrix_shape()?;
     let cols = words * CODES_PER_WORD;
@@ -102,11 +101,7 @@ fn layout<'a>(
         encoding: Encoding {
             codes: Codes::U4,
             zero_point: 0,
-            blocks: Some(Blocks {
-                cols: group,
-                scale,
-                bias: Some(bias),
-            }),
+            blocks: Some(Blocks { cols: group, scale, bias: Some(bias) }),
         },
         tensor_scale: 1.0,
         storage: Storage {

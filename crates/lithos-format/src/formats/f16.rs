@@ -30,10 +30,7 @@ impl WeightFormat for F16 {
         cols: usize,
         values: &[f32],
     ) -> Result<Vec<OwnedTensor>, FormatError> {
-        let bytes = values
-            .iter()
-            .flat_map(|value| f32_to_f16(*value).to_le_bytes())
-            .collect();
+        let bytes = values.iter().flat_map(|value| f32_to_f16(*value).to_le_bytes()).collect();
         let shape = vec![values.len() / cols, cols];
         Ok(vec![owned(base, WEIGHT, DType::F16, shape, bytes)])
     }

@@ -29,10 +29,7 @@ impl WeightFormat for F32 {
         cols: usize,
         values: &[f32],
     ) -> Result<Vec<OwnedTensor>, FormatError> {
-        let bytes = values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect();
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let shape = vec![values.len() / cols, cols];
         Ok(vec![owned(base, WEIGHT, DType::F32, shape, bytes)])
     }

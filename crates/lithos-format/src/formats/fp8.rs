@@ -43,10 +43,7 @@ impl WeightFormat for Fp8 {
             0.0 => 1.0,
             scale => scale,
         };
-        let codes = values
-            .iter()
-            .map(|value| f32_to_e4m3(value / scale))
-            .collect();
+        let codes = values.iter().map(|value| f32_to_e4m3(value / scale)).collect();
         let shape = vec![values.len() / cols, cols];
         Ok(vec![
             owned(base, WEIGHT, DType::F8E4m3, shape, codes),
@@ -63,11 +60,7 @@ fn layout<'a>(
     Ok(Layout {
         rows,
         cols,
-        encoding: Encoding {
-            codes: Codes::E4m3,
-            zero_point: 0,
-            blocks: None,
-        },
+        encoding: Encoding { codes: Codes::E4m3, zero_point: 0, blocks: None },
         tensor_scale: candidate.scalar(scale)?,
         storage: Storage::codes_only(candidate.weight.bytes),
     })

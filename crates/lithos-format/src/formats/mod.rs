@@ -97,23 +97,19 @@ impl<'a> Candidate<'a, '_> {
 
     /// Whether tensors of other formats stand beside the weight, so that its plain values are not the matrix.
     pub(crate) fn has_scales(&self) -> bool {
-        [
-            "scales",
-            "weight_scale",
-            "weight_scale_inv",
-            "weight_scale_2",
-        ]
-        .iter()
-        .any(|suffix| self.companion(suffix).is_some())
+        ["scales", "weight_scale", "weight_scale_inv", "weight_scale_2"]
+            .iter()
+            .any(|suffix| self.companion(suffix).is_some())
     }
 
     /// The weight's shape as rows and stored columns.
     pub(crate) fn matrix_shape(&self) -> Result<(usize, usize), FormatError> {
         match self.weight.shape {
             [rows, cols] if *rows > 0 && *cols > 0 => Ok((*rows, *cols)),
-            shape => Err(self.wrong_shape(format!(
-                "shape {shape:?} is not a matrix of rows and columns"
-            ))),
+            shape => {
+                Err(self
+                    .wrong_shape(format!("shape {shape:?} is not a matrix of rows and columns")))
+            }
         }
     }
 
@@ -186,20 +182,10 @@ pub(crate) fn detect<'a>(
             },
         });
     };
-    let candidate = Candidate {
-        checkpoint,
-        base,
-        weight,
-    };
+    let candidate = Candidate { checkpoint, base, weight };
     for format in FORMATS {
         if let Some(layout) = format.detect(&candidate) {
-            let Layout {
-                rows,
-                cols,
-                encoding,
-                tensor_scale,
-                storage,
-            } = layout?;
+            let Layout { rows, cols, encoding, tensor_scale, storage } = layout?;
             return Ok(Matrix {
                 format,
                 name: candidate.weight.name,
@@ -226,11 +212,8 @@ pub(crate) fn code_tensor<'a>(
 
 /// What can follow `base.` in the name of a tensor that belongs to a matrix. Each suffix comes once.
 pub(crate) fn companion_suffixes() -> impl Iterator<Item = &'static str> {
-    let mut suffixes: Vec<&str> = FORMATS
-        .iter()
-        .flat_map(|format| format.suffixes())
-        .copied()
-        .collect();
+    let mut suffixes: Vec<&str> =
+        FORMATS.iter().flat_map(|format| format.suffixes()).copied().collect();
     suffixes.sort_unstable();
     suffixes.dedup();
     suffixes.into_iter()
@@ -282,19 +265,11 @@ fn check_blocks(base: &str, cols: usize, block: usize) -> Result<(), FormatError
     if cols.is_multiple_of(block) {
         return Ok(());
     }
-    Err(FormatError::encode(
-        base,
-        format!("{cols} columns are not whole blocks of {block}"),
-    ))
+    Err(FormatError::encode(base, format!("{cols} columns are not whole blocks of {block}")))
 }
 
 fn owned(base: &str, suffix: &str, dtype: DType, shape: Vec<usize>, bytes: Vec<u8>) -> OwnedTensor {
-    OwnedTensor {
-        name: format!("{base}.{suffix}"),
-        dtype,
-        shape,
-        bytes,
-    }
+    OwnedTensor { name: format!("{base}.{suffix}"), dtype, shape, bytes }
 }
 
 fn read_bits(scale: ScaleType, bytes: &[u8], out: &mut [u32]) {
@@ -336,11 +311,7 @@ fn detect_plain<'a>(
     Some(candidate.matrix_shape().map(|(rows, cols)| Layout {
         rows,
         cols,
-        encoding: Encoding {
-            codes,
-            zero_point: 0,
-            blocks: None,
-        },
+        encoding: Encoding { codes, zero_point: 0, blocks: None },
         tensor_scale: 1.0,
         storage: Storage::codes_only(candidate.weight.bytes),
     }))

@@ -62,13 +62,7 @@ impl WeightFormat for Nvfp4 {
         }
         let rows = values.len() / cols;
         Ok(vec![
-            owned(
-                base,
-                WEIGHT,
-                DType::U8,
-                vec![rows, cols / 2],
-                pack_nibbles(&codes),
-            ),
+            owned(base, WEIGHT, DType::U8, vec![rows, cols / 2], pack_nibbles(&codes)),
             owned(base, SCALE, DType::F8E4m3, vec![rows, cols / BLOCK], scales),
             OwnedTensor::from_f32(format!("{base}.{TENSOR_SCALE}"), &[], &[tensor_scale]),
         ])
@@ -106,17 +100,9 @@ fn layout<'a>(
         encoding: Encoding {
             codes: Codes::E2m1,
             zero_point: 0,
-            blocks: Some(Blocks {
-                cols: BLOCK,
-                scale: ScaleType::E4m3,
-                bias: None,
-            }),
+            blocks: Some(Blocks { cols: BLOCK, scale: ScaleType::E4m3, bias: None }),
         },
         tensor_scale: candidate.scalar(tensor_scale)?,
-        storage: Storage {
-            codes: candidate.weight.bytes,
-            scales: scale.bytes,
-            biases: &[],
-        },
+        storage: Storage { codes: candidate.weight.bytes, scales: scale.bytes, biases: &[] },
     })
 }

@@ -25,11 +25,7 @@ impl WeightFormat for Q4_0 {
         let encoding = Encoding {
             codes: Codes::U4,
             zero_point: ZERO_POINT,
-            blocks: Some(Blocks {
-                cols: COLS,
-                scale: ScaleType::F16,
-                bias: None,
-            }),
+            blocks: Some(Blocks { cols: COLS, scale: ScaleType::F16, bias: None }),
         };
         detect_gguf_blocks(candidate, &DType::Q4_0, encoding)
     }
@@ -66,18 +62,14 @@ impl WeightFormat for Q4_0 {
 
 /// As ggml does, the value of largest magnitude gets code 0, the end of the range that reaches further (-8).
 fn encode_block(base: &str, block: &[f32], bytes: &mut Vec<u8>) -> Result<(), FormatError> {
-    let largest =
-        block.iter().copied().fold(
-            0.0,
-            |max: f32, value| if value.abs() > max.abs() { value } else { max },
-        );
+    let largest = block
+        .iter()
+        .copied()
+        .fold(0.0, |max: f32, value| if value.abs() > max.abs() { value } else { max });
     let bits = f32_to_f16(largest / -f32::from(ZERO_POINT));
     let scale = f16_to_f32(bits);
     if !scale.is_finite() {
-        return Err(FormatError::encode(
-            base,
-            format!("{largest} is too large for an f16 scale"),
-        ));
+        return Err(FormatError::encode(base, format!("{largest} is too large for an f16 scale")));
     }
     let mut codes = [ZERO_POINT; COLS];
     if scale != 0.0 {

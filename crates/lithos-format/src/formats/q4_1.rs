@@ -25,11 +25,7 @@ impl WeightFormat for Q4_1 {
         let encoding = Encoding {
             codes: Codes::U4,
             zero_point: 0,
-            blocks: Some(Blocks {
-                cols: COLS,
-                scale: ScaleType::F16,
-                bias: Some(ScaleType::F16),
-            }),
+            blocks: Some(Blocks { cols: COLS, scale: ScaleType::F16, bias: Some(ScaleType::F16) }),
         };
         detect_gguf_blocks(candidate, &DType::Q4_1, encoding)
     }

@@ -25,11 +25,7 @@ impl WeightFormat for Q8_0 {
         let encoding = Encoding {
             codes: Codes::I8,
             zero_point: 0,
-            blocks: Some(Blocks {
-                cols: COLS,
-                scale: ScaleType::F16,
-                bias: None,
-            }),
+            blocks: Some(Blocks { cols: COLS, scale: ScaleType::F16, bias: None }),
         };
         detect_gguf_blocks(candidate, &DType::Q8_0, encoding)
     }
@@ -69,10 +65,7 @@ fn encode_block(base: &str, block: &[f32], bytes: &mut Vec<u8>) -> Result<(), Fo
     let bits = f32_to_f16(largest / 127.0);
     let scale = f16_to_f32(bits);
     if !scale.is_finite() {
-        return Err(FormatError::encode(
-            base,
-            format!("{largest} is too large for an f16 scale"),
-        ));
+        return Err(FormatError::encode(base, format!("{largest} is too large for an f16 scale")));
     }
     bytes.extend(bits.to_le_bytes());
     bytes.extend(block.iter().map(|value| {

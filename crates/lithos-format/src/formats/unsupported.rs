@@ -5,10 +5,7 @@ use crate::DType;
 
 /// Tensors that hold codes under another name than `weight`, and whose they are.
 pub(super) const CODE_TENSORS: [(&str, &str); 3] = [
-    (
-        "weight_packed",
-        "the compressed-tensors pack-quantized layout (weight_packed)",
-    ),
+    ("weight_packed", "the compressed-tensors pack-quantized layout (weight_packed)"),
     ("qweight", "the AWQ or GPTQ layout (qweight)"),
     ("blocks", "the MXFP4 block layout (blocks and scales)"),
 ];
@@ -46,9 +43,5 @@ fn beside(candidate: &Candidate<'_, '_>) -> String {
         .into_iter()
         .filter(|suffix| candidate.companion(suffix).is_some())
         .collect();
-    if found.is_empty() {
-        String::new()
-    } else {
-        format!(" beside {}", found.join(", "))
-    }
+    if found.is_empty() { String::new() } else { format!(" beside {}", found.join(", ")) }
 }

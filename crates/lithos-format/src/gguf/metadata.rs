@@ -73,11 +73,7 @@ pub struct GgufMetadata {
 
 impl GgufMetadata {
     pub(crate) fn new(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            keys: Vec::new(),
-            values: HashMap::new(),
-        }
+        Self { path: path.to_owned(), keys: Vec::new(), values: HashMap::new() }
     }
 
     /// False if the key is there already.
@@ -114,11 +110,7 @@ impl GgufMetadata {
         key: &str,
         getter: fn(&'a Self, &str) -> Result<T, FormatError>,
     ) -> Result<Option<T>, FormatError> {
-        if self.contains(key) {
-            getter(self, key).map(Some)
-        } else {
-            Ok(None)
-        }
+        if self.contains(key) { getter(self, key).map(Some) } else { Ok(None) }
     }
 
     /// A text.
@@ -219,10 +211,9 @@ impl GgufMetadata {
     }
 
     fn required(&self, key: &str) -> Result<&MetadataValue, FormatError> {
-        self.values.get(key).ok_or_else(|| FormatError::MissingKey {
-            path: self.path.clone(),
-            key: key.to_owned(),
-        })
+        self.values
+            .get(key)
+            .ok_or_else(|| FormatError::MissingKey { path: self.path.clone(), key: key.to_owned() })
     }
 
     fn wrong_type(&self, key: &str, found: &MetadataValue, expected: &'static str) -> FormatError {

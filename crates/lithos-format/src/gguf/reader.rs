@@ -28,11 +28,7 @@ pub(crate) fn read(
     file: &MappedFile,
     file_index: usize,
 ) -> Result<(GgufMetadata, Vec<StoredTensor>), FormatError> {
-    let mut cursor = Cursor {
-        path: file.path(),
-        bytes: file.bytes(),
-        position: 0,
-    };
+    let mut cursor = Cursor { path: file.path(), bytes: file.bytes(), position: 0 };
     let (tensor_count, entry_count) = read_preamble(&mut cursor)?;
     let metadata = read_metadata(&mut cursor, entry_count)?;
     if let Some(parts) = metadata.optional("split.count", GgufMetadata::u64)?
@@ -46,9 +42,8 @@ pub(crate) fn read(
         None => DEFAULT_ALIGNMENT,
         Some(value) if value.is_power_of_two() => value as usize,
         Some(value) => {
-            return Err(cursor.malformed(format!(
-                "{ALIGNMENT_KEY} is {value}, which is not a power of two"
-            )));
+            return Err(cursor
+                .malformed(format!("{ALIGNMENT_KEY} is {value}, which is not a power of two")));
         }
     };
     let mut described = Vec::with_capacity(tensor_count.min(MAX_RESERVED));
@@ -66,10 +61,10 @@ pub(crate) fn read(
 
 /// Magic, version and the two counts: tensors, metadata entries.
 fn read_preamble(cursor: &mut Cursor<'_>) -> Result<(usize, usize), FormatError> {
-    let magic: [u8; 4] = cursor.array("the magic number")?;
-    if magic != MAGIC {
+    if !cursor.bytes.starts_with(&MAGIC) {
         return Err(cursor.malformed("not a GGUF file: it does not begin with \"GGUF\""));
     }
+    cursor.position = MAGIC.len();
     let version = cursor.u32("the version")?;
     match version {
         2 | 3 => {}
@@ -207,25 +202,15 @@ fn read_description(cursor: &mut Cursor<'_>) -> Result<Description, FormatError>
         })?),
         None => None,
     };
-    Ok(Description {
-        name,
-        dtype,
-        shape,
-        bytes,
-        offset,
-    })
+    Ok(Description { name, dtype, shape, bytes, offset })
 }
 
 fn byte_size(shape: &[usize], block_elements: usize, block_bytes: usize) -> Result<u64, String> {
     let columns = shape.last().copied().unwrap_or(1);
     if !columns.is_multiple_of(block_elements) {
-        return Err(format!(
-            "its {columns} columns are not whole blocks of {block_elements}"
-        ));
+        return Err(format!("its {columns} columns are not whole blocks of {block_elements}"));
     }
-    let elements = shape
-        .iter()
-        .try_fold(1u64, |count, size| count.checked_mul(*size as u64));
+    let elements = shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size as u64));
     elements
         .and_then(|count| (count / block_elements as u64).checked_mul(block_bytes as u64))
         .ok_or_else(|| "its size overflows 64 bits".to_owned())
@@ -318,9 +303,9 @@ fn place(
         if let (Some(end), Some(following)) = (end, following)
             && end > following
         {
-            return Err(cursor.malformed(format!(
-                "the bytes of tensor {name:?} overlap another tensor's"
-            )));
+            return Err(
+                cursor.malformed(format!("the bytes of tensor {name:?} overlap another tensor's"))
+            );
         }
         tensors.push(StoredTensor {
             range: byte_range(data_start + tensor.offset, bytes),

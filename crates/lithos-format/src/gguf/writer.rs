@@ -65,18 +65,12 @@ impl Writer {
 
     /// Adds several signed integers.
     pub fn integer_array(&mut self, key: &str, values: &[i64]) -> &mut Self {
-        self.value(
-            key,
-            MetadataValue::Array(MetadataArray::Signed(values.to_vec())),
-        )
+        self.value(key, MetadataValue::Array(MetadataArray::Signed(values.to_vec())))
     }
 
     /// Adds several single precision numbers.
     pub fn f32_array(&mut self, key: &str, values: &[f32]) -> &mut Self {
-        self.value(
-            key,
-            MetadataValue::Array(MetadataArray::F32(values.to_vec())),
-        )
+        self.value(key, MetadataValue::Array(MetadataArray::F32(values.to_vec())))
     }
 
     /// Adds a tensor, with its row-major shape.
@@ -114,9 +108,7 @@ impl Writer {
             put_string(&mut out, ALIGNMENT_KEY);
             put_value(&mut out, &MetadataValue::Unsigned(alignment.into()));
         }
-        let alignment = self
-            .alignment
-            .map_or(DEFAULT_ALIGNMENT, |value| value as usize);
+        let alignment = self.alignment.map_or(DEFAULT_ALIGNMENT, |value| value as usize);
         if !alignment.is_power_of_two() {
             return Err(FormatError::encode(
                 ALIGNMENT_KEY,
@@ -145,20 +137,12 @@ impl Writer {
         let mut names = HashSet::new();
         let mut offset = 0;
         for tensor in &self.tensors {
-            let OwnedTensor {
-                name,
-                dtype,
-                shape,
-                bytes,
-            } = tensor;
+            let OwnedTensor { name, dtype, shape, bytes } = tensor;
             if !names.insert(name) {
                 return Err(FormatError::encode(name, "two tensors have this name"));
             }
             let Some(type_id) = type_id(dtype) else {
-                return Err(FormatError::encode(
-                    name,
-                    format!("GGUF has no type {dtype}"),
-                ));
+                return Err(FormatError::encode(name, format!("GGUF has no type {dtype}")));
             };
             if dtype.bytes(shape) != Some(bytes.len()) || shape.len() > MAX_DIMENSIONS {
                 return Err(FormatError::encode(
@@ -240,18 +224,14 @@ fn put_array(out: &mut Vec<u8>, array: &MetadataArray) {
     match array {
         MetadataArray::Unsigned(values) => {
             if values.iter().all(|value| u32::try_from(*value).is_ok()) {
-                put_items(out, value_type::U32, values, |value| {
-                    (*value as u32).to_le_bytes()
-                });
+                put_items(out, value_type::U32, values, |value| (*value as u32).to_le_bytes());
             } else {
                 put_items(out, value_type::U64, values, |value| value.to_le_bytes());
             }
         }
         MetadataArray::Signed(values) => {
             if values.iter().all(|value| i32::try_from(*value).is_ok()) {
-                put_items(out, value_type::I32, values, |value| {
-                    (*value as i32).to_le_bytes()
-                });
+                put_items(out, value_type::I32, values, |value| (*value as i32).to_le_bytes());
             } else {
                 put_items(out, value_type::I64, values, |value| value.to_le_bytes());
             }
