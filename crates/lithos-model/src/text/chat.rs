@@ -30,9 +30,10 @@ pub enum ChatError {
 /// writing about it, nor by writing a part that the template would complete.
 ///
 /// How: in the texts of the conversation a mark, a private-use character that occurs nowhere else, is put inside each
-/// spelling of a special token, also where the text only begins or ends one. The template copies the marks along. In the rendered text the marks are taken out, and
-/// a spelling in which one stood is text. The text between two special tokens is then encoded as a whole, so the ids
-/// are those of the plain prompt wherever the conversation spells no special token.
+/// spelling of a special token, also where the text only begins or ends one. The template copies the marks along. In
+/// the rendered text the marks are taken out, and a spelling in which one stood is text. The text between two special
+/// tokens is then encoded as a whole, so the ids are those of the plain prompt wherever the conversation spells no
+/// special token.
 ///
 /// # Errors
 /// If the template refuses or fails, or the tokenizer cannot encode the text.

@@ -74,7 +74,7 @@ const NAME: &str = "chat_template";
 
 /// Bounds the work of one rendering, so that a template that never ends is an error: about one unit for each
 /// instruction and for 64 bytes of text made. A conversation that fills a context of 10^6 tokens needs a small part.
-const FUEL: u64 = 200_000_000;
+const FUEL: u64 = 20_000_000;
 
 /// Carries the message of `raise_exception` through the template engine.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokenizers::normalizer::Range as NormalizedRange;
 use tokenizers::{
-    AddedToken, Model as _, NormalizedString, Normalizer as _, OffsetReferential, OffsetType,
-    PreTokenizedString, PreTokenizer as _, Token,
+    AddedToken, Model as _, ModelWrapper, NormalizedString, Normalizer as _, OffsetReferential,
+    OffsetType, PreTokenizedString, PreTokenizer as _, Token,
 };
 
 use super::added_tokens::{AddedTokens, Found, SpecialTokens};
@@ -265,15 +265,10 @@ impl TokenBytes {
             .unwrap_or_default();
         let spelling = Spelling::from_decoder(&decoder);
         let added = library.get_added_vocabulary().get_added_tokens_decoder();
-        let vocabulary = library.get_vocab(true);
-        let size = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
-        if size > MAX_VOCABULARY {
-            return Err(format!("the token id {} is too large", size - 1).into());
-        }
-        let mut spelled: Vec<Option<String>> = vec![None; size];
-        for (token, id) in vocabulary {
-            spelled[id as usize] = Some(token);
-        }
+        let mut spelled = model_spellings(library.get_model())?;
+        let size = added.keys().max().map_or(0, |id| *id as usize + 1).max(spelled.len());
+        check_size(size)?;
+        spelled.resize(size, None);
         let mut table = Self { bytes: Vec::new(), ranges: Vec::with_capacity(size) };
         for (id, token) in spelled.iter().enumerate() {
             // A vocabulary is far below 2^32 bytes: its file would be larger still.
@@ -290,6 +285,32 @@ impl TokenBytes {
         }
         Ok(table)
     }
+}
+
+/// The spelling of each id of the model's own vocabulary.
+fn model_spellings(model: &ModelWrapper) -> tokenizers::Result<Vec<Option<String>>> {
+    let count = model.get_vocab_size();
+    check_size(count)?;
+    let dense: Vec<_> = (0..count as u32).map(|id| model.id_to_token(id)).collect();
+    if dense.iter().all(Option::is_some) {
+        return Ok(dense);
+    }
+    // Ids with gaps: slower, since the whole vocabulary is copied.
+    let vocabulary = model.get_vocab();
+    let size = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
+    check_size(size)?;
+    let mut spelled = vec![None; size];
+    for (token, id) in vocabulary {
+        spelled[id as usize] = Some(token);
+    }
+    Ok(spelled)
+}
+
+fn check_size(size: usize) -> tokenizers::Result<()> {
+    if size > MAX_VOCABULARY {
+        return Err(format!("the token id {} is too large", size - 1).into());
+    }
+    Ok(())
 }
 
 /// The tokens that the post-processor puts before a text.
