@@ -1,0 +1,22 @@
+//! Phases: groups that may run at once.
+
+use std::ops::Range;
+
+use crate::task::TaskGroup;
+
+/// Cuts groups, in order, into phases. A group that conflicts with one of the open phase closes it: between phases all
+/// workers join, within a phase they do not.
+pub(crate) fn phases(groups: &[TaskGroup]) -> Vec<Range<usize>> {
+    let mut phases = Vec::new();
+    let mut start = 0;
+    for index in 0..groups.len() {
+        if groups[start..index].iter().any(|open| open.conflicts(&groups[index])) {
+            phases.push(start..index);
+            start = index;
+        }
+    }
+    if start < groups.len() {
+        phases.push(start..groups.len());
+    }
+    phases
+}

@@ -1,0 +1,154 @@
+//! The schedule: groups, phases, regions and the memory plan of one kind of pass.
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+use lithos_graph::{Graph, Part, ValueId};
+
+use crate::lower;
+use crate::memory;
+use crate::phases::phases;
+use crate::regions::{Fusion, regions};
+use crate::step::MAX_DECODE_ROWS;
+use crate::task::{Buffer, BufferId, BufferRows, Prepared, TaskGroup};
+use crate::verify::ScheduleError;
+
+/// Which kind of pass a schedule serves. Both are lowered from the same graph; a row's arithmetic may differ between them,
+/// never within one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassKind {
+    /// Up to [`MAX_DECODE_ROWS`] rows of any slots.
+    Decode,
+    /// Up to `chunk` rows of one slot.
+    Prefill {
+        /// Rows at most.
+        chunk: usize,
+    },
+}
+
+impl PassKind {
+    /// Rows at most.
+    pub fn max_rows(self) -> usize {
+        match self {
+            PassKind::Decode => MAX_DECODE_ROWS,
+            PassKind::Prefill { chunk } => chunk,
+        }
+    }
+}
+
+/// What to compile.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The kind of pass.
+    pub pass: PassKind,
+    /// Where regions are cut.
+    pub fusion: Fusion,
+    /// Ranges of keys that a row's attention is split into at most.
+    pub attention_ranges: usize,
+    /// Elements that the target keeps with a partial attention result beside the weighted values.
+    pub partial_header: usize,
+}
+
+/// One launch: a run of phases, with a join of all workers between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Indices into [`Schedule::phases`].
+    pub phases: Range<usize>,
+}
+
+/// Everything that a backend needs to run one kind of pass, apart from task bodies.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// The kind of pass.
+    pub pass: PassKind,
+    /// Where regions are cut.
+    pub fusion: Fusion,
+    /// Intermediate buffers, placed in the arena.
+    pub buffers: Vec<Buffer>,
+    /// Operands prepared once for many rows.
+    pub prepared: Vec<Prepared>,
+    /// Groups in an order in which they can run.
+    pub groups: Vec<TaskGroup>,
+    /// Ranges of groups that may run at once.
+    pub phases: Vec<Range<usize>>,
+    /// Launches.
+    pub regions: Vec<Region>,
+    /// First phase of the head, which runs for the rows that want logits.
+    pub head: usize,
+    /// Logits of those rows.
+    pub logits: BufferId,
+    /// Size of the arena in bytes.
+    pub arena: usize,
+    /// Ranges of keys that a row's attention is split into at most.
+    pub attention_ranges: usize,
+}
+
+/// A graph that cannot be scheduled.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CompileError {
+    /// An operation that no task kind computes in this arrangement.
+    #[error("cannot schedule operation `{op}` of layer {layer:?}: {problem}")]
+    Unsupported {
+        /// Kind of the operation.
+        op: &'static str,
+        /// Its layer.
+        layer: Option<usize>,
+        /// What does not fit.
+        problem: String,
+    },
+    /// A schedule that contradicts its own effects: a fault of the compiler.
+    #[error(transparent)]
+    Verify(#[from] ScheduleError),
+}
+
+impl Schedule {
+    /// Compiles a graph.
+    ///
+    /// # Errors
+    /// [`CompileError`] for a graph with an arrangement that no task kind computes.
+    pub fn compile(graph: &Graph, options: Options) -> Result<Schedule, CompileError> {
+        let lowered = lower::lower(graph, options)?;
+        let (groups, mut buffers) = (lowered.groups, lowered.buffers);
+        let mut phases = phases(&groups);
+        let regions = regions(&groups, &mut phases, options.fusion);
+        let lifetimes = memory::lifetimes(&buffers, &groups, &phases);
+        let arena = memory::plan(&mut buffers, lifetimes, |rows| match rows {
+            BufferRows::Pass => options.pass.max_rows(),
+            BufferRows::Logit => MAX_DECODE_ROWS,
+        });
+        let head = phases
+            .iter()
+            .position(|phase| groups[phase.start].scope.part == Part::Head)
+            .unwrap_or(phases.len());
+        let schedule = Schedule {
+            pass: options.pass,
+            fusion: options.fusion,
+            buffers,
+            prepared: lowered.prepared,
+            groups,
+            phases,
+            regions,
+            head,
+            logits: lowered.logits,
+            arena,
+            attention_ranges: options.attention_ranges,
+        };
+        schedule.verify(graph)?;
+        Ok(schedule)
+    }
+
+    /// A buffer.
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id.index()]
+    }
+
+    /// Matrices that the pass multiplies, without the gathered table.
+    pub fn streamed_matrices(&self) -> Vec<ValueId> {
+        self.groups
+            .iter()
+            .filter(|group| group.kind.name() != "gather")
+            .flat_map(|group| group.kind.matrices())
+            .collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! One file per architecture. Each reads a configuration and builds a graph; the list below is all that knows them.
+
+mod dense;
+mod gguf;
+mod llama;
+mod qwen3;
+mod qwen3_5;
+
+use std::path::PathBuf;
+
+use lithos_format::{Checkpoint, Container};
+use lithos_graph::{Graph, GraphBuilder, RowMap, ValueId};
+
+use crate::config::Config;
+use crate::model::ModelError;
+
+/// A model family that can be described as a graph.
+pub(crate) struct Architecture {
+    /// `model_type` values of `config.json` that mean this family.
+    model_types: &'static [&'static str],
+    /// Builds the graph of a Hugging Face directory.
+    from_config: fn(&Checkpoint, &Config<'_>) -> Result<Graph, ModelError>,
+    /// `general.architecture` of a GGUF file that means this family, and what builds its graph.
+    from_gguf: Option<(&'static str, fn(&Checkpoint) -> Result<Graph, ModelError>)>,
+}
+
+const ARCHITECTURES: &[&Architecture] =
+    &[&qwen3_5::ARCHITECTURE, &qwen3::ARCHITECTURE, &llama::ARCHITECTURE];
+
+/// The `model_type` names that can be opened.
+pub fn known_architectures() -> Vec<&'static str> {
+    ARCHITECTURES.iter().flat_map(|architecture| architecture.model_types).copied().collect()
+}
+
+/// Describes a checkpoint as a graph.
+pub(crate) fn describe(checkpoint: &Checkpoint) -> Result<Graph, ModelError> {
+    match checkpoint.container() {
+        Container::Safetensors => {
+            let file = config_file(checkpoint);
+            let Some(config) = checkpoint.config() else {
+                let problem = "no config.json beside the weights".to_string();
+                return Err(ModelError::Config { file, problem });
+            };
+            let name = config.get("model_type").and_then(|name| name.as_str()).unwrap_or("");
+            let found = ARCHITECTURES.iter().find(|known| known.model_types.contains(&name));
+            let Some(architecture) = found else {
+                let (name, known) = (name.to_string(), known_architectures());
+                return Err(ModelError::UnknownArchitecture { file, name, known });
+            };
+            (architecture.from_config)(checkpoint, &Config::text_model(config, file))
+        }
+        Container::Gguf => {
+            let name = match checkpoint.gguf() {
+                Some(metadata) => metadata.string("general.architecture")?.to_string(),
+                None => String::new(),
+            };
+            let builders = || ARCHITECTURES.iter().filter_map(|known| known.from_gguf);
+            let Some((_, build)) = builders().find(|(known, _)| *known == name) else {
+                let file = checkpoint.path().to_path_buf();
+                let known = builders().map(|(known, _)| known).collect();
+                return Err(ModelError::UnknownArchitecture { file, name, known });
+            };
+            build(checkpoint)
+        }
+    }
+}
+
+fn config_file(checkpoint: &Checkpoint) -> PathBuf {
+    checkpoint.path().join("config.json")
+}
+
+/// Adds weights to a graph, each checked against the checkpoint.
+struct WeightLoader<'a> {
+    checkpoint: &'a Checkpoint,
+}
+
+impl WeightLoader<'_> {
+    /// A matrix of `rows` by `columns`, taken from the stored tensor by `map`.
+    fn matrix(
+        &self,
+        builder: &mut GraphBuilder,
+        tensor: String,
+        map: RowMap,
+        rows: usize,
+        columns: usize,
+    ) -> Result<ValueId, ModelError> {
+        let matrix = self.checkpoint.matrix(&tensor)?;
+        if map.rows(matrix.rows()) != rows || matrix.cols() != columns {
+            return Err(ModelError::Shape {
+                file: self.checkpoint.path().to_path_buf(),
+                tensor,
+                found: vec![matrix.rows(), matrix.cols()],
+                wanted: vec![rows, columns],
+            });
+        }
+        let encoding = matrix.encoding();
+        Ok(builder.matrix(tensor, map, rows, columns, encoding))
+    }
+
+    /// A small tensor, by its full name. Extents of one in the stored shape do not matter.
+    fn array(
+        &self,
+        builder: &mut GraphBuilder,
+        tensor: String,
+        shape: &[usize],
+    ) -> Result<ValueId, ModelError> {
+        let file = self.checkpoint.path().to_path_buf();
+        let Some(stored) = self.checkpoint.tensor(&tensor) else {
+            return Err(ModelError::MissingTensor { file, tensor });
+        };
+        let squeezed = |shape: &[usize]| -> Vec<usize> {
+            shape.iter().copied().filter(|extent| *extent != 1).collect()
+        };
+        if squeezed(stored.shape) != squeezed(shape) {
+            let (found, wanted) = (stored.shape.to_vec(), shape.to_vec());
+            return Err(ModelError::Shape { file, tensor, found, wanted });
+        }
+        Ok(builder.array(tensor, shape))
+    }
+}

@@ -1,0 +1,228 @@
+//! Qwen3.5, 3.6 and 3.8 (`qwen3_5`): gated delta rule layers with a gated full-attention layer among every few, dense
+//! feed-forward networks. Equations as in Hugging Face transformers' `modeling_qwen3_5`.
+
+use lithos_format::Checkpoint;
+use lithos_graph::{Graph, GraphBuilder, Limits, Part, Rotary, RowMap, StateKind, ValueId};
+
+use crate::architectures::dense::feed_forward;
+use crate::architectures::{Architecture, WeightLoader};
+use crate::config::Config;
+use crate::model::ModelError;
+use crate::naming::Naming;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    model_types: &["qwen3_5", "qwen3_5_text"],
+    from_config,
+    from_gguf: None,
+};
+
+/// Layer and head norms store their distance from one; the gated norm stores the weight itself.
+const NORM_OFFSET: f32 = 1.0;
+
+struct Qwen35 {
+    hidden: usize,
+    heads: usize,
+    key_value_heads: usize,
+    head_dim: usize,
+    epsilon: f32,
+    rotary: Rotary,
+    intermediate: usize,
+    delta: DeltaSizes,
+    naming: Naming,
+}
+
+/// Sizes of the gated delta rule mixer.
+struct DeltaSizes {
+    key_heads: usize,
+    value_heads: usize,
+    key_dim: usize,
+    value_dim: usize,
+    taps: usize,
+}
+
+fn from_config(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Graph, ModelError> {
+    config.require_silu()?;
+    config.require_unset("attention_bias")?;
+    config.require_text("output_gate_type", &["swish", "silu"])?;
+    let heads = config.size("num_attention_heads")?;
+    let head_dim = config.optional_size("head_dim")?.unwrap_or(256);
+    let multimodal = checkpoint.has_matrix("model.language_model.embed_tokens");
+    let prefix = if multimodal { "model.language_model." } else { "model." };
+    let model = Qwen35 {
+        hidden: config.size("hidden_size")?,
+        heads,
+        key_value_heads: config.optional_size("num_key_value_heads")?.unwrap_or(heads),
+        head_dim,
+        epsilon: config.number_or("rms_norm_eps", 1e-6)? as f32,
+        rotary: config.rotary(head_dim, 10_000_000.0)?,
+        intermediate: config.size("intermediate_size")?,
+        delta: DeltaSizes {
+            key_heads: config.size("linear_num_key_heads")?,
+            value_heads: config.size("linear_num_value_heads")?,
+            key_dim: config.size("linear_key_head_dim")?,
+            value_dim: config.size("linear_value_head_dim")?,
+            taps: config.optional_size("linear_conv_kernel_dim")?.unwrap_or(4),
+        },
+        naming: Naming::HuggingFace { prefix },
+    };
+    if !config.flag_or("attn_output_gate", true)? {
+        let problem = "attn_output_gate false is not supported".to_string();
+        return Err(ModelError::Config { file: super::config_file(checkpoint), problem });
+    }
+    let limits = Limits {
+        vocabulary: config.size("vocab_size")?,
+        context: config.optional_size("max_position_embeddings")?.unwrap_or(32768),
+        layers: config.size("num_hidden_layers")?,
+    };
+    let kinds = layer_kinds(checkpoint, config, limits.layers)?;
+    model.build(checkpoint, &kinds, limits, config.tied_embeddings(false)?)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LayerKind {
+    Delta,
+    Attention,
+}
+
+/// The kind of each layer: listed, or one full-attention layer in every `full_attention_interval`.
+fn layer_kinds(
+    checkpoint: &Checkpoint,
+    config: &Config<'_>,
+    layers: usize,
+) -> Result<Vec<LayerKind>, ModelError> {
+    let fail = |problem: String| ModelError::Config { file: super::config_file(checkpoint), problem };
+    let Some(names) = config.layer_types()? else {
+        let interval = config.optional_size("full_attention_interval")?.unwrap_or(4);
+        let kind = |layer: usize| match (layer + 1).is_multiple_of(interval) {
+            true => LayerKind::Attention,
+            false => LayerKind::Delta,
+        };
+        return Ok((0..layers).map(kind).collect());
+    };
+    if names.len() != layers {
+        return Err(fail(format!("`layer_types` lists {} of {layers} layers", names.len())));
+    }
+    names
+        .iter()
+        .map(|name| match name.as_str() {
+            "linear_attention" => Ok(LayerKind::Delta),
+            "full_attention" => Ok(LayerKind::Attention),
+            other => Err(fail(format!("layer type `{other}` is not supported"))),
+        })
+        .collect()
+}
+
+impl Qwen35 {
+    fn build(
+        &self,
+        checkpoint: &Checkpoint,
+        kinds: &[LayerKind],
+        limits: Limits,
+        tied: bool,
+    ) -> Result<Graph, ModelError> {
+        let weights = WeightLoader { checkpoint };
+        let mut builder = GraphBuilder::new();
+        let b = &mut builder;
+        let table = self.naming.global("embed_tokens");
+        let table = weights.matrix(b, table, RowMap::All, limits.vocabulary, self.hidden)?;
+        let mut h = b.embedding(table);
+        for (layer, kind) in kinds.iter().enumerate() {
+            b.scope(Some(layer), Part::Mixer);
+            let norm = self.naming.layer(layer, "input_layernorm.weight");
+            let norm = weights.array(b, norm, &[self.hidden])?;
+            let x = b.rms_norm("norm", h, norm, self.epsilon, NORM_OFFSET);
+            let mixed = match kind {
+                LayerKind::Delta => self.gated_delta(b, &weights, layer, x)?,
+                LayerKind::Attention => self.attention(b, &weights, layer, x)?,
+            };
+            h = b.add("residual", h, mixed);
+            b.scope(Some(layer), Part::FeedForward);
+            let norm = self.naming.layer(layer, "post_attention_layernorm.weight");
+            let norm = weights.array(b, norm, &[self.hidden])?;
+            let x = b.rms_norm("norm", h, norm, self.epsilon, NORM_OFFSET);
+            let name = |name: &str| self.naming.layer(layer, name);
+            let y = feed_forward(b, &weights, x, name, self.hidden, self.intermediate)?;
+            h = b.add("residual", h, y);
+        }
+        b.scope(None, Part::Head);
+        let norm = weights.array(b, self.naming.global("norm.weight"), &[self.hidden])?;
+        let x = b.rms_norm("norm", h, norm, self.epsilon, NORM_OFFSET);
+        let head = if tied {
+            table
+        } else {
+            let name = self.naming.global("lm_head");
+            weights.matrix(b, name, RowMap::All, limits.vocabulary, self.hidden)?
+        };
+        let logits = b.linear("logits", x, head);
+        Ok(builder.finish("qwen3_5", logits, limits)?)
+    }
+
+    fn gated_delta(
+        &self,
+        b: &mut GraphBuilder,
+        weights: &WeightLoader<'_>,
+        layer: usize,
+        x: ValueId,
+    ) -> Result<ValueId, ModelError> {
+        let DeltaSizes { key_heads, value_heads, key_dim, value_dim, taps } = self.delta;
+        let values = value_heads * value_dim;
+        let channels = 2 * key_heads * key_dim + values;
+        let name = |name: &str| self.naming.layer(layer, &format!("linear_attn.{name}"));
+        let project = |b: &mut GraphBuilder, part: &str, short, rows| {
+            let matrix = weights.matrix(b, name(part), RowMap::All, rows, self.hidden)?;
+            Ok::<_, ModelError>(b.linear(short, x, matrix))
+        };
+        let u = project(b, "in_proj_qkv", "qkv", channels)?;
+        let z = project(b, "in_proj_z", "z", values)?;
+        let beta = project(b, "in_proj_b", "b", value_heads)?;
+        let alpha = project(b, "in_proj_a", "a", value_heads)?;
+        let taps_weight = weights.array(b, name("conv1d.weight"), &[channels, taps])?;
+        let history = StateKind::ConvolutionHistory { channels, width: taps };
+        let history = b.state("history", history);
+        let qkv = b.convolution("convolved", u, taps_weight, history, taps);
+        let a_log = weights.array(b, name("A_log"), &[value_heads])?;
+        let dt_bias = weights.array(b, name("dt_bias"), &[value_heads])?;
+        let state = b.state("delta", StateKind::DeltaRule { heads: value_heads, key_dim, value_dim });
+        let inputs = [qkv, alpha, beta, a_log, dt_bias];
+        let o = b.gated_delta("core", inputs, state, key_heads);
+        let norm = weights.array(b, name("norm.weight"), &[value_dim])?;
+        let o = b.gated_norm("gated", o, z, norm, self.epsilon);
+        let output = weights.matrix(b, name("out_proj"), RowMap::All, self.hidden, values)?;
+        Ok(b.linear("output", o, output))
+    }
+
+    fn attention(
+        &self,
+        b: &mut GraphBuilder,
+        weights: &WeightLoader<'_>,
+        layer: usize,
+        x: ValueId,
+    ) -> Result<ValueId, ModelError> {
+        let (heads, kv_heads, head_dim) = (self.heads, self.key_value_heads, self.head_dim);
+        let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
+        let name = |name: &str| self.naming.layer(layer, &format!("self_attn.{name}"));
+        // Each head's rows of q_proj hold its query, then its output gate.
+        let part = |offset| RowMap::HeadPart { rows: head_dim, stride: 2 * head_dim, offset };
+        let project = |b: &mut GraphBuilder, tensor: &str, short, map, rows| {
+            let matrix = weights.matrix(b, name(tensor), map, rows, self.hidden)?;
+            Ok::<_, ModelError>(b.linear(short, x, matrix))
+        };
+        let q = project(b, "q_proj", "q", part(0), queries)?;
+        let gate = project(b, "q_proj", "gate", part(head_dim), queries)?;
+        let k = project(b, "k_proj", "k", RowMap::All, keys)?;
+        let v = project(b, "v_proj", "v", RowMap::All, keys)?;
+        let norm = weights.array(b, name("q_norm.weight"), &[head_dim])?;
+        let q = b.rms_norm("q_norm", q, norm, self.epsilon, NORM_OFFSET);
+        let norm = weights.array(b, name("k_norm.weight"), &[head_dim])?;
+        let k = b.rms_norm("k_norm", k, norm, self.epsilon, NORM_OFFSET);
+        let q = b.rotary("q_rotary", q, head_dim, &self.rotary);
+        let k = b.rotary("k_rotary", k, head_dim, &self.rotary);
+        let state = b.state("key_value", StateKind::KeyValue { heads: kv_heads, head_dim });
+        b.append_key_value(k, v, state);
+        let scale = 1.0 / (head_dim as f32).sqrt();
+        let o = b.attention("attention", q, state, heads, scale);
+        let o = b.sigmoid_multiply("gated", o, gate);
+        let output = weights.matrix(b, name("o_proj"), RowMap::All, self.hidden, queries)?;
+        Ok(b.linear("output", o, output))
+    }
+}
