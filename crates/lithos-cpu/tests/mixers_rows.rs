@@ -280,7 +280,7 @@ fn rotary_turns_halves_and_leaves_the_rest() {
         let x = random.values(positions.len() * width, -2.0, 2.0);
         let got = on_every_isa("rotary", |isa| {
             let mut out = x.clone();
-            rotary::rotate(isa, &angles, &mut RowsMut::contiguous(&mut out, width), heads);
+            rotary::rotate(isa, &angles, 0, &mut RowsMut::contiguous(&mut out, width), heads);
             out
         });
         let mut want = wide(&x);

@@ -18,7 +18,7 @@ use half::bf16;
 
 use super::exponential;
 use super::kv::{KvPool, KvType, PAGE_TOKENS};
-use super::product::{self, Element, MAX_BLOCK_ROWS, Panel, Start};
+use super::product::{self, BLOCK_ROWS, Element, Panel, Start};
 use super::view::{Heads, Rows, RowsMut, Scratch, cut};
 use crate::simd::{Isa, Kernel, Simd};
 
@@ -230,7 +230,7 @@ impl Attend<'_> {
         while record < records {
             let count = self.queries.keys_in_page(record, first, self.keys.end);
             let mut taken = 1;
-            while taken < product::block_rows::<S>()
+            while taken < BLOCK_ROWS
                 && record + taken < records
                 && self.queries.keys_in_page(record + taken, first, self.keys.end) == count
             {
@@ -258,11 +258,11 @@ impl Attend<'_> {
         page: Page<E>,
     ) {
         let Heads { count: group, dim, .. } = self.queries.heads;
-        let mut scores = [[0.0f32; PAGE_TOKENS]; MAX_BLOCK_ROWS];
-        let mut queries = [std::ptr::null(); MAX_BLOCK_ROWS];
-        let mut weights = [std::ptr::null(); MAX_BLOCK_ROWS];
-        let mut targets = [std::ptr::null_mut(); MAX_BLOCK_ROWS];
-        let mut outputs = [std::ptr::null_mut(); MAX_BLOCK_ROWS];
+        let mut scores = [[0.0f32; PAGE_TOKENS]; BLOCK_ROWS];
+        let mut queries = [std::ptr::null(); BLOCK_ROWS];
+        let mut weights = [std::ptr::null(); BLOCK_ROWS];
+        let mut targets = [std::ptr::null_mut(); BLOCK_ROWS];
+        let mut outputs = [std::ptr::null_mut(); BLOCK_ROWS];
         for r in 0..taken {
             let (t, j) = ((record + r) / group, (record + r) % group);
             queries[r] = self.queries.rows.row(t)[self.queries.heads.column(j)..][..dim].as_ptr();

@@ -8,7 +8,8 @@
 //!   chain of multiply-adds over the head dimension, with no sum across lanes;
 //! - values are not, so that a lane is an output dimension.
 //!
-//! One KV head of a page is contiguous, which is what an attention task reads.
+//! One KV head of a page is contiguous, which is what an attention task reads. A pool should start
+//! at a cache line (64 bytes): every read of 16 lanes then stays inside lines.
 
 use std::marker::PhantomData;
 

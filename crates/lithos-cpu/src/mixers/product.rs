@@ -38,14 +38,15 @@ pub(super) struct Panel<P> {
     pub stride: usize,
 }
 
-/// Rows that one block of a product computes together; 32 columns wide.
-pub(super) const MAX_BLOCK_ROWS: usize = 6;
+/// Rows that one block of a product computes together.
+pub(super) const BLOCK_ROWS: usize = 6;
 
-/// How many rows a block takes so that its sums stay in registers.
+/// Whether 12 sums of 16 lanes fit the registers beside their operands.
+///
+/// A vector of AVX-512 is one of 32 registers; elsewhere it is two of 16 or four of 32.
 #[inline(always)]
-pub(super) fn block_rows<S: Simd>() -> usize {
-    // 3 rows x 32 columns fill the 16 registers of AVX2; machines with 32 registers take 6.
-    if S::GEMM_ROWS > 6 { MAX_BLOCK_ROWS } else { 3 }
+fn has_wide_registers<S: Simd>() -> bool {
+    S::GEMM_ROWS > 6
 }
 
 /// Adds `A B` to the sums of one block: `R` rows, `N` times 16 columns.
@@ -118,58 +119,54 @@ pub(super) unsafe fn block<S: Simd, E: Element, const R: usize, const N: usize>(
     }
 }
 
-/// `C (+)= A B` for up to [`MAX_BLOCK_ROWS`] rows given by their starts, all `columns` wide.
+/// `C (+)= A B` for up to [`BLOCK_ROWS`] rows given by their starts, all `columns` wide.
 ///
 /// # Safety
 /// `depth` floats are readable at the first `rows` of `a`, `depth` rows of `columns` elements at
 /// `b`, and `columns` floats are readable and writable at the first `rows` of `c`. `columns` is a
-/// multiple of 16 and `rows` at most [`block_rows`].
+/// multiple of 16.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "a matrix product has this many")]
 pub(super) unsafe fn rows<S: Simd, E: Element>(
     s: S,
     start: Start,
     rows: usize,
-    a: &[*const f32; MAX_BLOCK_ROWS],
+    a: &[*const f32; BLOCK_ROWS],
     b: Panel<*const E>,
     depth: usize,
-    c: &[*mut f32; MAX_BLOCK_ROWS],
+    c: &[*mut f32; BLOCK_ROWS],
     columns: usize,
 ) {
-    debug_assert!(rows <= block_rows::<S>() && columns.is_multiple_of(16));
+    debug_assert!(rows <= BLOCK_ROWS && columns.is_multiple_of(16));
     // SAFETY: the caller's promise.
     unsafe {
-        if S::GEMM_ROWS > 6 && rows > 3 {
-            match rows {
-                4 => across::<S, E, 4>(s, start, first(a), b, depth, first_mut(c), columns),
-                5 => across::<S, E, 5>(s, start, first(a), b, depth, first_mut(c), columns),
-                _ => across::<S, E, 6>(s, start, first(a), b, depth, first_mut(c), columns),
-            }
-        } else {
-            match rows {
-                0 => {}
-                1 => across::<S, E, 1>(s, start, first(a), b, depth, first_mut(c), columns),
-                2 => across::<S, E, 2>(s, start, first(a), b, depth, first_mut(c), columns),
-                _ => across::<S, E, 3>(s, start, first(a), b, depth, first_mut(c), columns),
-            }
+        match rows {
+            0 => {}
+            1 => across::<S, E, 1>(s, start, first(a), b, depth, first_mut(c), columns),
+            2 => across::<S, E, 2>(s, start, first(a), b, depth, first_mut(c), columns),
+            3 => across::<S, E, 3>(s, start, first(a), b, depth, first_mut(c), columns),
+            4 => across::<S, E, 4>(s, start, first(a), b, depth, first_mut(c), columns),
+            5 => across::<S, E, 5>(s, start, first(a), b, depth, first_mut(c), columns),
+            _ => across::<S, E, 6>(s, start, first(a), b, depth, first_mut(c), columns),
         }
     }
 }
 
 #[inline(always)]
-fn first<const R: usize>(pointers: &[*const f32; MAX_BLOCK_ROWS]) -> [*const f32; R] {
+fn first<const R: usize>(pointers: &[*const f32; BLOCK_ROWS]) -> [*const f32; R] {
     let mut out = [std::ptr::null(); R];
     out.copy_from_slice(&pointers[..R]);
     out
 }
 
 #[inline(always)]
-fn first_mut<const R: usize>(pointers: &[*mut f32; MAX_BLOCK_ROWS]) -> [*mut f32; R] {
+fn first_mut<const R: usize>(pointers: &[*mut f32; BLOCK_ROWS]) -> [*mut f32; R] {
     let mut out = [std::ptr::null_mut(); R];
     out.copy_from_slice(&pointers[..R]);
     out
 }
 
-/// `R` rows over all columns: 64 at a time for a single row, else 32, then 16.
+/// `R` rows over all columns, as many at a time as keep 8 to 12 registers of sums going.
 ///
 /// # Safety
 /// As [`rows`].
@@ -192,12 +189,13 @@ unsafe fn across<S: Simd, E: Element, const R: usize>(
                 column += 64;
             }
         }
-        while column + 32 <= columns {
+        while (R <= 2 || has_wide_registers::<S>()) && column + 32 <= columns {
             block::<S, E, R, 2>(s, start, a, from(b, column), depth, shifted(c, column));
             column += 32;
         }
-        if column < columns {
+        while column < columns {
             block::<S, E, R, 1>(s, start, a, from(b, column), depth, shifted(c, column));
+            column += 16;
         }
     }
 }
@@ -232,16 +230,15 @@ pub(super) unsafe fn matrix<S: Simd>(
     c: Panel<*mut f32>,
     columns: usize,
 ) {
-    let step = block_rows::<S>();
     let mut column = 0;
     // 32 columns of B at a time, so that they stay in the nearest cache for all rows of A.
     while column < columns {
         let width = (columns - column).min(32);
         let mut row = 0;
         while row < count {
-            let taken = (count - row).min(step);
-            let mut left = [std::ptr::null(); MAX_BLOCK_ROWS];
-            let mut target = [std::ptr::null_mut(); MAX_BLOCK_ROWS];
+            let taken = (count - row).min(BLOCK_ROWS);
+            let mut left = [std::ptr::null(); BLOCK_ROWS];
+            let mut target = [std::ptr::null_mut(); BLOCK_ROWS];
             for r in 0..taken {
                 left[r] = a.start.wrapping_add((row + r) * a.stride);
                 target[r] = c.start.wrapping_add((row + r) * c.stride + column);

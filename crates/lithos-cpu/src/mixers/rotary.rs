@@ -161,7 +161,8 @@ impl RotaryTable {
         Ok(Self::from_frequencies(&stretched.collect::<Vec<_>>(), attention_factor as f32))
     }
 
-    fn from_frequencies(frequencies: &[f64], attention_factor: f32) -> Self {
+    /// A table of given angular frequencies in radians per position, cosines and sines scaled by `attention_factor`.
+    pub fn from_frequencies(frequencies: &[f64], attention_factor: f32) -> Self {
         let inverse_frequencies = frequencies.iter().map(|&frequency| frequency as f32).collect();
         Self { inverse_frequencies, attention_factor }
     }
@@ -231,14 +232,20 @@ impl RotaryRows {
 }
 
 /// Rotates heads in place: element `i` of the first half of the rotated width with element `i` of
-/// the second, by the angle of the row's position. Elements past the rotated width stay.
+/// the second, by the angle of the row's position: row `t` turns by row `first + t` of `angles`. Elements past the rotated width stay.
 ///
 /// # Panics
 /// If a head is narrower than the rotated width or `angles` has fewer rows.
-pub fn rotate(isa: Isa, angles: &RotaryRows, rows: &mut RowsMut<'_>, heads: Heads) {
+pub fn rotate(
+    isa: Isa,
+    angles: &RotaryRows,
+    first: usize,
+    rows: &mut RowsMut<'_>,
+    heads: Heads,
+) {
     assert!(2 * angles.half <= heads.dim, "heads at least as wide as the rotation");
     for t in 0..rows.rows() {
-        let (cosines, sines, row) = (angles.cosines(t), angles.sines(t), rows.row_mut(t));
+        let (cosines, sines, row) = (angles.cosines(first + t), angles.sines(first + t), rows.row_mut(t));
         for head in 0..heads.count {
             let (first, second) =
                 row[heads.column(head)..][..2 * angles.half].split_at_mut(angles.half);

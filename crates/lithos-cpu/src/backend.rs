@@ -1,0 +1,228 @@
+//! The backend: one model on this machine's cores.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use lithos_compiler::{
+    CompileError, Fusion, MAX_DECODE_ROWS, Options, PassKind, Schedule, StepState,
+};
+use lithos_format::Checkpoint;
+use lithos_graph::Graph;
+use thiserror::Error;
+
+use crate::mixers::attention::partial_width;
+use crate::mixers::kv::{KvError, KvType, PAGE_TOKENS};
+use crate::pass::WorkerMemory;
+use crate::program::{Machine, Program};
+use crate::simd::Isa;
+use crate::states::States;
+use crate::weights::{Weights, WeightsError};
+use crate::workers::{LaunchError, Workers};
+
+/// Keys that one attention task reads at least.
+const SMALLEST_RANGE: usize = 256;
+
+/// Ranges that a row's keys are split into at most. Fixed by the capacity, so that a row's sums do not depend on its pass.
+const MOST_RANGES: usize = 32;
+
+/// Bytes of intermediate buffers that a prefill chunk may need.
+const CHUNK_BYTES: usize = 64 << 20;
+
+/// Rows of a prefill chunk at most.
+const LARGEST_CHUNK: usize = 512;
+
+/// How to run a model.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuOptions {
+    /// Worker threads, the calling one included.
+    pub threads: usize,
+    /// Instruction set of the task bodies.
+    pub isa: Isa,
+    /// Where launches are cut.
+    pub fusion: Fusion,
+    /// Slots.
+    pub slots: usize,
+    /// Tokens that all slots together can hold.
+    pub capacity: usize,
+    /// Element type of keys and values.
+    pub key_values: KvType,
+    /// Rows of a prefill chunk; `None` for the largest whose buffers fit.
+    pub chunk: Option<usize>,
+}
+
+/// Why a model cannot run here.
+#[derive(Debug, Error)]
+pub enum CpuError {
+    /// The graph cannot be scheduled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The weights cannot be loaded.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// The key/value pages cannot be laid out.
+    #[error(transparent)]
+    KeyValues(#[from] KvError),
+}
+
+/// One model, its states, and the workers that run it.
+pub struct CpuBackend {
+    isa: Isa,
+    workers: Workers,
+    memories: Vec<Mutex<WorkerMemory>>,
+    weights: Arc<Weights>,
+    states: States,
+    decode: Program,
+    prefill: Program,
+    chunk: usize,
+}
+
+impl CpuBackend {
+    /// Compiles a graph and packs its weights.
+    ///
+    /// # Errors
+    /// [`CpuError`] names what does not fit.
+    pub fn new(
+        checkpoint: &Arc<Checkpoint>,
+        graph: &Graph,
+        options: CpuOptions,
+    ) -> Result<Self, CpuError> {
+        let range_keys = options
+            .capacity
+            .div_ceil(MOST_RANGES)
+            .max(SMALLEST_RANGE)
+            .next_multiple_of(PAGE_TOKENS);
+        let compile = |pass| {
+            let options = Options {
+                pass,
+                fusion: options.fusion,
+                attention_ranges: options.capacity.div_ceil(range_keys).max(1),
+                partial_header: partial_width(0),
+            };
+            Schedule::compile(graph, options)
+        };
+        let decode = compile(PassKind::Decode)?;
+        let (prefill, chunk) = match options.chunk {
+            Some(chunk) => (compile(PassKind::Prefill { chunk })?, chunk),
+            None => {
+                let mut chunk = LARGEST_CHUNK;
+                loop {
+                    let schedule = compile(PassKind::Prefill { chunk })?;
+                    if schedule.arena <= CHUNK_BYTES || chunk <= 2 * MAX_DECODE_ROWS {
+                        break (schedule, chunk);
+                    }
+                    chunk /= 2;
+                }
+            }
+        };
+        let pages = options.capacity.div_ceil(PAGE_TOKENS) + options.slots - 1;
+        let states = States::new(graph, options.slots, pages, options.key_values)?;
+        let mut workers = Workers::new(options.threads);
+        let multiplied: HashSet<_> = decode.streamed_matrices().into_iter().collect();
+        let weights = Arc::new(Weights::load(checkpoint, graph, &multiplied, &mut workers)?);
+        Ok(CpuBackend {
+            isa: options.isa,
+            memories: (0..workers.count()).map(|_| Mutex::default()).collect(),
+            workers,
+            decode: Program::new(graph, decode, &weights, range_keys),
+            prefill: Program::new(graph, prefill, &weights, range_keys),
+            weights,
+            states,
+            chunk,
+        })
+    }
+
+    /// Runs a decode pass: at most [`MAX_DECODE_ROWS`] rows, of any slots.
+    ///
+    /// # Errors
+    /// [`LaunchError`] if the workers failed.
+    pub fn decode(&mut self, step: &StepState, tokens: &[u32]) -> Result<(), LaunchError> {
+        let machine = Machine {
+            isa: self.isa,
+            workers: &mut self.workers,
+            memories: &self.memories,
+            states: &self.states,
+        };
+        self.decode.run(machine, step, tokens)
+    }
+
+    /// Runs a prefill pass: at most [`CpuBackend::chunk`] rows of one slot.
+    ///
+    /// # Errors
+    /// As [`CpuBackend::decode`].
+    pub fn prefill(&mut self, step: &StepState, tokens: &[u32]) -> Result<(), LaunchError> {
+        let machine = Machine {
+            isa: self.isa,
+            workers: &mut self.workers,
+            memories: &self.memories,
+            states: &self.states,
+        };
+        self.prefill.run(machine, step, tokens)
+    }
+
+    /// Computes the logits of other rows of the last prefill pass.
+    ///
+    /// # Errors
+    /// As [`CpuBackend::decode`].
+    pub fn prefill_head(&mut self, step: &StepState) -> Result<(), LaunchError> {
+        let machine = Machine {
+            isa: self.isa,
+            workers: &mut self.workers,
+            memories: &self.memories,
+            states: &self.states,
+        };
+        self.prefill.run_head(machine, step)
+    }
+
+    /// Logits of the last decode pass, `[rows, vocabulary]`.
+    pub fn decode_logits(&self, rows: usize) -> &[f32] {
+        self.decode.logits(rows)
+    }
+
+    /// Logits of the last prefill pass, `[rows, vocabulary]`.
+    pub fn prefill_logits(&self, rows: usize) -> &[f32] {
+        self.prefill.logits(rows)
+    }
+
+    /// Rows of a prefill chunk.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// States of all slots.
+    pub fn states(&self) -> &States {
+        &self.states
+    }
+
+    /// States of all slots, to reset them or change their pages.
+    pub fn states_mut(&mut self) -> &mut States {
+        &mut self.states
+    }
+
+    /// The decode program.
+    pub fn decode_program(&self) -> &Program {
+        &self.decode
+    }
+
+    /// Workers.
+    pub fn threads(&self) -> usize {
+        self.workers.count()
+    }
+
+    /// Instruction set of the task bodies.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Bytes of weights that a decode pass reads.
+    pub fn bytes_per_pass(&self) -> u64 {
+        self.weights.packed_bytes(self.decode.schedule().streamed_matrices())
+    }
+
+    /// Bytes of weights, buffers and states that are resident once used, without key/value pages.
+    pub fn resident_bytes(&self) -> u64 {
+        self.weights.resident_bytes()
+            + self.decode.resident_bytes()
+            + self.prefill.resident_bytes()
+            + (self.states.slots() * self.states.slot_bytes()) as u64
+    }
+}

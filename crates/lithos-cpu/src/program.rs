@@ -1,0 +1,254 @@
+//! A schedule bound to weights: what runs one kind of pass.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lithos_compiler::layout::AlignedBytes;
+use lithos_compiler::{MAX_DECODE_ROWS, Place, PreparedId, Schedule, StepState};
+use lithos_graph::Graph;
+
+use crate::linear::{Operand, OperandKind};
+use crate::mixers::rotary::{RotaryRows, RotaryTable};
+use crate::pass::{ArenaPointer, Pass, WorkerMemory};
+use crate::simd::Isa;
+use crate::states::States;
+use crate::tasks::{Binder, PreparedForms, Tasks};
+use crate::weights::Weights;
+use crate::workers::{Joiner, LaunchError, LaunchFailed, Workers};
+
+/// A schedule with its task bodies, arena and operands.
+pub struct Program {
+    schedule: Schedule,
+    tasks: Vec<Box<dyn Tasks>>,
+    rotaries: Vec<RotaryTable>,
+    angles: Vec<RotaryRows>,
+    prepared: Vec<Operand>,
+    arena: AlignedBytes,
+    /// Next task of each phase.
+    cursors: Vec<AtomicUsize>,
+    passes: u64,
+}
+
+/// What a pass runs with, apart from the program itself.
+pub(crate) struct Machine<'m> {
+    pub(crate) isa: Isa,
+    pub(crate) workers: &'m mut Workers,
+    pub(crate) memories: &'m [Mutex<WorkerMemory>],
+    pub(crate) states: &'m States,
+}
+
+impl Program {
+    /// Binds a schedule.
+    pub(crate) fn new(
+        graph: &Graph,
+        schedule: Schedule,
+        weights: &Arc<Weights>,
+        range_keys: usize,
+    ) -> Self {
+        let (forms, prepared) = place_operands(&schedule, weights);
+        let mut binder = Binder {
+            graph,
+            schedule: &schedule,
+            weights,
+            rotaries: Vec::new(),
+            prepared: forms,
+            range_keys,
+        };
+        let tasks = schedule.groups.iter().map(|group| binder.bind(group)).collect();
+        let rotaries: Vec<RotaryTable> = binder
+            .rotaries
+            .iter()
+            .map(|rotary| RotaryTable::from_frequencies(&rotary.frequencies(), 1.0))
+            .collect();
+        Program {
+            angles: rotaries.iter().map(|_| RotaryRows::new()).collect(),
+            rotaries,
+            tasks,
+            prepared,
+            arena: AlignedBytes::zeroed(schedule.arena),
+            cursors: schedule.phases.iter().map(|_| AtomicUsize::new(0)).collect(),
+            schedule,
+            passes: 0,
+        }
+    }
+
+    /// The schedule that it runs.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Bytes of intermediate buffers and operands.
+    pub fn resident_bytes(&self) -> u64 {
+        (self.arena.len() + self.prepared.iter().map(Operand::bytes).sum::<usize>()) as u64
+    }
+
+    /// Logits of the last pass, `[rows, vocabulary]` for the rows that asked for them.
+    pub fn logits(&self, rows: usize) -> &[f32] {
+        let buffer = self.schedule.buffer(self.schedule.logits);
+        let bytes = &self.arena[buffer.offset..][..rows.min(MAX_DECODE_ROWS) * buffer.width * 4];
+        // SAFETY: the arena is aligned to 64 bytes and any bits are an f32.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 4) }
+    }
+
+    /// Runs a whole pass.
+    pub(crate) fn run(
+        &mut self,
+        machine: Machine<'_>,
+        step: &StepState,
+        tokens: &[u32],
+    ) -> Result<(), LaunchError> {
+        let launches: Vec<Range<usize>> =
+            self.schedule.regions.iter().map(|region| region.phases.clone()).collect();
+        self.launch(machine, step, tokens, &launches)
+    }
+
+    /// Runs only the head, for other rows of the last pass.
+    pub(crate) fn run_head(
+        &mut self,
+        machine: Machine<'_>,
+        step: &StepState,
+    ) -> Result<(), LaunchError> {
+        let head = self.schedule.head..self.schedule.phases.len();
+        self.launch(machine, step, &[], &[head])
+    }
+
+    fn launch(
+        &mut self,
+        machine: Machine<'_>,
+        step: &StepState,
+        tokens: &[u32],
+        launches: &[Range<usize>],
+    ) -> Result<(), LaunchError> {
+        self.passes += 1;
+        for cursor in &self.cursors {
+            cursor.store(0, Ordering::Relaxed);
+        }
+        let positions =
+            || step.active().iter().flat_map(|slot| slot.position..slot.position + slot.rows);
+        for (table, angles) in self.rotaries.iter().zip(&mut self.angles) {
+            angles.set(table, positions());
+        }
+        let pass = Pass {
+            step,
+            tokens,
+            isa: machine.isa,
+            workers: machine.workers.count(),
+            states: machine.states,
+            angles: &self.angles,
+            prepared: &self.prepared,
+            buffers: &self.schedule.buffers,
+            arena: ArenaPointer(self.arena.as_mut_ptr()),
+            number: self.passes,
+        };
+        let runner = Runner {
+            tasks: &self.tasks,
+            phases: &self.schedule.phases,
+            cursors: &self.cursors,
+            pass,
+        };
+        for phases in launches {
+            machine.workers.launch(|worker, joiner| {
+                // A lock that a panicking task has poisoned guards working memory only, which every task rewrites.
+                let memory = machine.memories[worker].lock();
+                let mut memory = memory.unwrap_or_else(PoisonError::into_inner);
+                runner.run(phases.clone(), &mut memory, joiner)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What workers share during a launch.
+struct Runner<'r> {
+    tasks: &'r [Box<dyn Tasks>],
+    phases: &'r [Range<usize>],
+    cursors: &'r [AtomicUsize],
+    pass: Pass<'r>,
+}
+
+impl Runner<'_> {
+    /// Runs phases, with a join of all workers between them.
+    fn run(
+        &self,
+        phases: Range<usize>,
+        memory: &mut WorkerMemory,
+        joiner: &Joiner<'_>,
+    ) -> Result<(), LaunchFailed> {
+        let last = phases.end - 1;
+        for phase in phases {
+            self.run_phase(phase, memory);
+            if phase != last {
+                joiner.join()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws tasks of the phase from its queue until none is left.
+    fn run_phase(&self, phase: usize, memory: &mut WorkerMemory) {
+        memory.phase = phase;
+        let groups = &self.tasks[self.phases[phase].clone()];
+        let cursor = &self.cursors[phase];
+        let mut before = 0;
+        let mut drawn = cursor.fetch_add(1, Ordering::Relaxed);
+        for group in groups {
+            let count = group.count(&self.pass);
+            while drawn < before + count {
+                // SAFETY: the queue gives every index of the phase to one worker, and the launch follows the schedule.
+                unsafe { group.run(&self.pass, drawn - before, memory) };
+                drawn = cursor.fetch_add(1, Ordering::Relaxed);
+            }
+            before += count;
+        }
+    }
+}
+
+/// Gives every prepared operand a place for each form that its readers need. Operands that are never alive at once share one.
+fn place_operands(schedule: &Schedule, weights: &Weights) -> (Vec<PreparedForms>, Vec<Operand>) {
+    let lifetimes = prepared_lifetimes(schedule);
+    // (kind, last phase in use, columns) of each place.
+    let mut places: Vec<(OperandKind, usize, usize)> = Vec::new();
+    let mut forms = Vec::new();
+    for (index, prepared) in schedule.prepared.iter().enumerate() {
+        let columns = schedule.buffer(prepared.buffer).width;
+        let (first, last) = lifetimes[&PreparedId(index as u32)];
+        let mut form = PreparedForms::default();
+        let kind_of = |id: &lithos_graph::ValueId| OperandKind::of(weights.matrix(*id).layout());
+        for kind in [OperandKind::Fixed16, OperandKind::Float] {
+            if !prepared.readers.iter().any(|id| kind_of(id) == kind) {
+                continue;
+            }
+            let free = places.iter().position(|(of, until, _)| *of == kind && *until < first);
+            let place = free.unwrap_or_else(|| {
+                places.push((kind, 0, 0));
+                places.len() - 1
+            });
+            places[place] = (kind, last, places[place].2.max(columns));
+            match kind {
+                OperandKind::Fixed16 => form.fixed16 = Some(place),
+                OperandKind::Float => form.float = Some(place),
+            }
+        }
+        forms.push(form);
+    }
+    let rows = schedule.pass.max_rows();
+    let operands = places.iter().map(|(_, _, columns)| Operand::new(rows, *columns)).collect();
+    (forms, operands)
+}
+
+/// First and last phase that touches each prepared operand.
+fn prepared_lifetimes(schedule: &Schedule) -> HashMap<PreparedId, (usize, usize)> {
+    let mut lifetimes: HashMap<PreparedId, (usize, usize)> = HashMap::new();
+    for (phase, groups) in schedule.phases.iter().enumerate() {
+        for group in &schedule.groups[groups.clone()] {
+            for access in group.reads.iter().chain(&group.writes) {
+                if let Place::Prepared(id) = access.place {
+                    lifetimes.entry(id).or_insert((phase, phase)).1 = phase;
+                }
+            }
+        }
+    }
+    lifetimes
+}

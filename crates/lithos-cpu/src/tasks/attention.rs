@@ -1,0 +1,390 @@
+//! Attention: staging of heads, ranges and their merge for few rows, blocks for many.
+
+use std::ops::Range;
+
+use lithos_compiler::{BufferId, HeadStage, MAX_DECODE_ROWS, SlotRows, TaskKind};
+use lithos_graph::ValueId;
+
+use super::{Binder, Tasks};
+use crate::mixers::activation::multiply_sigmoid;
+use crate::mixers::attention::{
+    Queries, attend_block, attend_range, merge_partials, partial_width,
+};
+use crate::mixers::norm::rms_norm_heads;
+use crate::mixers::rotary::rotate;
+use crate::mixers::{Heads, Rows, RowsMut};
+use crate::pass::{Pass, ResolvedNorm, WorkerMemory};
+
+/// Rows that a staging task takes.
+const ROWS_PER_STAGE: usize = 16;
+
+/// (Row, query head) pairs that a block task takes: their sums stay in the second-level cache.
+const PAIRS_PER_BLOCK: usize = 96;
+
+/// A head stage, resolved.
+struct Stage {
+    buffer: BufferId,
+    norm: Option<ResolvedNorm>,
+    rotary: Option<usize>,
+}
+
+impl Stage {
+    fn bind(binder: &mut Binder<'_>, stage: &HeadStage) -> Self {
+        Stage {
+            buffer: stage.buffer,
+            norm: stage.norm.as_ref().map(|norm| binder.norm(norm)),
+            rotary: stage.rotary.as_ref().map(|rotary| binder.rotary(rotary)),
+        }
+    }
+
+    /// Norms and turns heads in place; row 0 of `rows` is row `first` of the pass.
+    fn apply(&self, pass: &Pass<'_>, rows: &mut RowsMut<'_>, heads: Heads, first: usize) {
+        if let Some(norm) = &self.norm {
+            rms_norm_heads(pass.isa, norm.as_norm(), rows, heads);
+        }
+        if let Some(rotary) = self.rotary {
+            rotate(pass.isa, &pass.angles[rotary], first, rows, heads);
+        }
+    }
+}
+
+/// How many keys each row of a slot sees.
+fn visible(slot: &SlotRows, rows: Range<usize>) -> Vec<usize> {
+    rows.map(|row| slot.position as usize + row + 1).collect()
+}
+
+/// Few rows: a task is one slot, one key/value head and one range of keys.
+pub(super) struct AttendRange {
+    q: Stage,
+    k: Stage,
+    v: BufferId,
+    state: ValueId,
+    scale: f32,
+    partials: BufferId,
+    key_value_heads: usize,
+    group: usize,
+    head_dim: usize,
+    range_keys: usize,
+    max_ranges: usize,
+}
+
+impl AttendRange {
+    pub(super) fn bind(binder: &mut Binder<'_>, kind: &TaskKind) -> Self {
+        let TaskKind::AttendRange { q, k, v, state, scale, partials } = kind else {
+            unreachable!("attention over ranges")
+        };
+        let (key_value_heads, head_dim) = binder.key_value_shape(*state);
+        let heads = binder.schedule.buffer(q.buffer).width / head_dim;
+        AttendRange {
+            q: Stage::bind(binder, q),
+            k: Stage::bind(binder, k),
+            v: *v,
+            state: *state,
+            scale: *scale,
+            partials: *partials,
+            key_value_heads,
+            group: heads / key_value_heads,
+            head_dim,
+            range_keys: binder.range_keys,
+            max_ranges: binder.schedule.attention_ranges,
+        }
+    }
+
+    fn ranges(&self, slot: &SlotRows) -> usize {
+        ((slot.position + slot.rows) as usize).div_ceil(self.range_keys)
+    }
+
+    /// Stages and appends those of the pass's keys that fall in the range.
+    ///
+    /// # Safety
+    /// The task owns the head's new positions in the range.
+    unsafe fn append(
+        &self,
+        pass: &Pass<'_>,
+        slot: &SlotRows,
+        head: usize,
+        keys: &Range<usize>,
+        staging: &mut Vec<f32>,
+    ) {
+        let position = slot.position as usize;
+        let first = keys.start.max(position);
+        let end = keys.end.min(position + slot.rows as usize);
+        if first >= end {
+            return;
+        }
+        let row = slot.first_row as usize + first - position;
+        let (count, dim) = (end - first, self.head_dim);
+        let columns = |buffer| pass.rows(buffer, row, count).columns(head * dim, dim);
+        staging.resize((count * dim).max(staging.len()), 0.0);
+        let mut staged = RowsMut::new(staging, count, dim, dim);
+        copy(columns(self.k.buffer), &mut staged);
+        self.k.apply(pass, &mut staged, Heads::dense(1, dim), row);
+        // SAFETY: by the caller.
+        let mut pool = unsafe { pass.states.pool(self.state) };
+        let table = pass.states.page_table(slot.slot);
+        pool.write_rows(head, table, first, staged.as_rows(), columns(self.v));
+    }
+}
+
+impl Tasks for AttendRange {
+    fn count(&self, pass: &Pass<'_>) -> usize {
+        pass.step.active().iter().map(|slot| self.key_value_heads * self.ranges(slot)).sum()
+    }
+
+    unsafe fn run(&self, pass: &Pass<'_>, task: usize, worker: &mut WorkerMemory) {
+        let mut task = task;
+        let tasks = |slot: &SlotRows| self.key_value_heads * self.ranges(slot);
+        let slot = pass.step.active().iter().find(|slot| {
+            let found = task < tasks(slot);
+            if !found {
+                task -= tasks(slot);
+            }
+            found
+        });
+        let Some(slot) = slot else { return };
+        let (head, range) = (task % self.key_value_heads, task / self.key_value_heads);
+        let keys = range * self.range_keys..(range + 1) * self.range_keys;
+        // SAFETY: each new position falls in one range, and the head's task of that range writes it.
+        unsafe { self.append(pass, slot, head, &keys, &mut worker.staging) };
+
+        let (first, rows) = (slot.first_row as usize, slot.rows as usize);
+        let (dim, width) = (self.head_dim, self.group * self.head_dim);
+        worker.staging.resize((rows * width).max(worker.staging.len()), 0.0);
+        let mut staged = RowsMut::new(&mut worker.staging, rows, width, width);
+        copy(pass.rows(self.q.buffer, first, rows).columns(head * width, width), &mut staged);
+        let heads = Heads::dense(self.group, dim);
+        self.q.apply(pass, &mut staged, heads, first);
+
+        let visible = visible(slot, 0..rows);
+        let queries =
+            Queries { rows: staged.as_rows(), heads, visible: &visible, scale: self.scale };
+        let record = partial_width(dim);
+        let block = (head * self.max_ranges + range) * MAX_DECODE_ROWS;
+        let start =
+            pass.row_start(self.partials, 0).wrapping_add((block + first) * self.group * record);
+        // SAFETY: the block of this head and range is this task's, and lies inside the buffer, which has
+        // room for the rows of the largest pass in every block.
+        let mut partials =
+            unsafe { RowsMut::from_raw_parts(start, rows * self.group, record, record) };
+        // SAFETY: positions of the range are written by this task only, before it reads them.
+        let pool = unsafe { pass.states.pool(self.state) };
+        let table = pass.states.page_table(slot.slot);
+        let end = keys.end.min((slot.position + slot.rows) as usize);
+        attend_range(
+            pass.isa,
+            &pool,
+            head,
+            table,
+            queries,
+            keys.start..end,
+            &mut worker.scratch,
+            &mut partials,
+        );
+    }
+}
+
+/// A task is a row: merges each head's ranges in ascending order, then gates.
+pub(super) struct MergeRanges {
+    partials: BufferId,
+    gate: Option<BufferId>,
+    output: BufferId,
+    key_value_heads: usize,
+    group: usize,
+    head_dim: usize,
+    range_keys: usize,
+    max_ranges: usize,
+}
+
+impl MergeRanges {
+    pub(super) fn bind(binder: &Binder<'_>, kind: &TaskKind) -> Self {
+        let TaskKind::MergeRanges { partials, gate, state, output } = kind else {
+            unreachable!("a merge of ranges")
+        };
+        let (key_value_heads, head_dim) = binder.key_value_shape(*state);
+        let heads = binder.schedule.buffer(*output).width / head_dim;
+        MergeRanges {
+            partials: *partials,
+            gate: *gate,
+            output: *output,
+            key_value_heads,
+            group: heads / key_value_heads,
+            head_dim,
+            range_keys: binder.range_keys,
+            max_ranges: binder.schedule.attention_ranges,
+        }
+    }
+}
+
+impl Tasks for MergeRanges {
+    fn count(&self, pass: &Pass<'_>) -> usize {
+        pass.row_count()
+    }
+
+    unsafe fn run(&self, pass: &Pass<'_>, task: usize, _worker: &mut WorkerMemory) {
+        let owner = |slot: &&SlotRows| {
+            (slot.first_row as usize..(slot.first_row + slot.rows) as usize).contains(&task)
+        };
+        let Some(slot) = pass.step.active().iter().find(owner) else { return };
+        // Only the ranges that this row sees: a row's sums do not depend on the rows beside it.
+        let keys = slot.position as usize + task - slot.first_row as usize + 1;
+        let ranges = keys.div_ceil(self.range_keys);
+        let (dim, record) = (self.head_dim, partial_width(self.head_dim));
+        let heads = self.key_value_heads * self.group;
+        // SAFETY: the task owns its row.
+        let mut out = unsafe { pass.rows_mut(self.output, task, 1, 0..heads * dim) };
+        let stride = MAX_DECODE_ROWS * self.group * record;
+        for head in 0..heads {
+            let block = head / self.group * self.max_ranges * MAX_DECODE_ROWS;
+            let first = (block + task) * self.group + head % self.group;
+            let start = pass.row_start(self.partials, 0).wrapping_add(first * record);
+            // SAFETY: written in the phase before, inside the buffer.
+            let partials = unsafe { Rows::from_raw_parts(start, ranges, record, stride) };
+            merge_partials(pass.isa, partials, &mut out.row_mut(0)[head * dim..][..dim]);
+        }
+        if let Some(gate) = self.gate {
+            let heads = Heads::dense(heads, dim);
+            multiply_sigmoid(pass.isa, &mut out, heads, pass.rows(gate, task, 1), heads);
+        }
+    }
+}
+
+/// Many rows: stages queries in place, stages and appends keys and values. A task is a block of rows.
+pub(super) struct StageHeads {
+    q: Stage,
+    k: Stage,
+    v: BufferId,
+    state: ValueId,
+    heads: usize,
+    key_value_heads: usize,
+    head_dim: usize,
+}
+
+impl StageHeads {
+    pub(super) fn bind(binder: &mut Binder<'_>, kind: &TaskKind) -> Self {
+        let TaskKind::StageHeads { q, k, v, state } = kind else {
+            unreachable!("a staging of heads")
+        };
+        let (key_value_heads, head_dim) = binder.key_value_shape(*state);
+        StageHeads {
+            q: Stage::bind(binder, q),
+            k: Stage::bind(binder, k),
+            v: *v,
+            state: *state,
+            heads: binder.schedule.buffer(q.buffer).width / head_dim,
+            key_value_heads,
+            head_dim,
+        }
+    }
+}
+
+impl Tasks for StageHeads {
+    fn count(&self, pass: &Pass<'_>) -> usize {
+        pass.row_count().div_ceil(ROWS_PER_STAGE)
+    }
+
+    unsafe fn run(&self, pass: &Pass<'_>, task: usize, worker: &mut WorkerMemory) {
+        let (slot, dim) = (&pass.step.slots[0], self.head_dim);
+        let first = task * ROWS_PER_STAGE;
+        let rows = (pass.row_count() - first).min(ROWS_PER_STAGE);
+        // SAFETY: the task owns these rows.
+        let mut q = unsafe { pass.rows_mut(self.q.buffer, first, rows, 0..self.heads * dim) };
+        self.q.apply(pass, &mut q, Heads::dense(self.heads, dim), first);
+
+        let width = self.key_value_heads * dim;
+        worker.staging.resize((rows * width).max(worker.staging.len()), 0.0);
+        let mut staged = RowsMut::new(&mut worker.staging, rows, width, width);
+        copy(pass.rows(self.k.buffer, first, rows), &mut staged);
+        self.k.apply(pass, &mut staged, Heads::dense(self.key_value_heads, dim), first);
+        // SAFETY: the task owns the positions of its rows.
+        let mut pool = unsafe { pass.states.pool(self.state) };
+        let table = pass.states.page_table(slot.slot);
+        let v = pass.rows(self.v, first, rows);
+        for head in 0..self.key_value_heads {
+            pool.write_rows(
+                head,
+                table,
+                slot.position as usize + first,
+                staged.as_rows().columns(head * dim, dim),
+                v.columns(head * dim, dim),
+            );
+        }
+    }
+}
+
+/// Many rows: a task is one key/value head and a block of rows.
+pub(super) struct AttendBlock {
+    q: BufferId,
+    state: ValueId,
+    scale: f32,
+    gate: Option<BufferId>,
+    output: BufferId,
+    key_value_heads: usize,
+    group: usize,
+    head_dim: usize,
+}
+
+impl AttendBlock {
+    pub(super) fn bind(binder: &Binder<'_>, kind: &TaskKind) -> Self {
+        let TaskKind::AttendBlock { q, state, scale, gate, output } = kind else {
+            unreachable!("attention over blocks")
+        };
+        let (key_value_heads, head_dim) = binder.key_value_shape(*state);
+        AttendBlock {
+            q: *q,
+            state: *state,
+            scale: *scale,
+            gate: *gate,
+            output: *output,
+            key_value_heads,
+            group: binder.schedule.buffer(*q).width / head_dim / key_value_heads,
+            head_dim,
+        }
+    }
+
+    fn rows_per_block(&self) -> usize {
+        (PAIRS_PER_BLOCK / self.group).max(1)
+    }
+}
+
+impl Tasks for AttendBlock {
+    fn count(&self, pass: &Pass<'_>) -> usize {
+        self.key_value_heads * pass.row_count().div_ceil(self.rows_per_block())
+    }
+
+    unsafe fn run(&self, pass: &Pass<'_>, task: usize, worker: &mut WorkerMemory) {
+        let slot = &pass.step.slots[0];
+        let block = self.rows_per_block();
+        let blocks = pass.row_count().div_ceil(block);
+        // Later rows see more keys: they go first, so that the last tasks are short.
+        let (head, block_index) =
+            (task % self.key_value_heads, blocks - 1 - task / self.key_value_heads);
+        let first = block_index * block;
+        let rows = (pass.row_count() - first).min(block);
+        let width = self.group * self.head_dim;
+        let columns = head * width..(head + 1) * width;
+        let heads = Heads::dense(self.group, self.head_dim);
+        let visible = visible(slot, first..first + rows);
+        let queries = Queries {
+            rows: pass.rows(self.q, first, rows).columns(columns.start, width),
+            heads,
+            visible: &visible,
+            scale: self.scale,
+        };
+        // SAFETY: the task owns its head's columns of its rows, and nothing writes keys in this phase.
+        let (mut out, pool) = unsafe {
+            (pass.rows_mut(self.output, first, rows, columns.clone()), pass.states.pool(self.state))
+        };
+        let table = pass.states.page_table(slot.slot);
+        attend_block(pass.isa, &pool, head, table, queries, &mut worker.scratch, &mut out, heads);
+        if let Some(gate) = self.gate {
+            let gate = pass.rows(gate, first, rows).columns(columns.start, width);
+            multiply_sigmoid(pass.isa, &mut out, heads, gate, heads);
+        }
+    }
+}
+
+fn copy(from: Rows<'_>, to: &mut RowsMut<'_>) {
+    for row in 0..from.rows() {
+        to.row_mut(row).copy_from_slice(from.row(row));
+    }
+}
