@@ -219,6 +219,11 @@ impl Block {
     }
 }
 
+/// All keys as one range.
+fn one_range(tokens: usize) -> Vec<Range<usize>> {
+    std::iter::once(0..tokens).collect()
+}
+
 fn fixed_ranges(tokens: usize, size: usize) -> Vec<Range<usize>> {
     (0..tokens.div_ceil(size)).map(|i| i * size..(i + 1) * size).collect()
 }
@@ -282,7 +287,7 @@ fn attention_equals_softmax_for_every_shape() {
         let memory = sequence.memory.clone();
         let decoded = on_every_isa("decode", |isa| {
             let mut own = Sequence { memory: memory.clone(), ..clone(&sequence) };
-            block.decode(isa, &mut own, 0..5, &[0..tokens])
+            block.decode(isa, &mut own, 0..5, &one_range(tokens))
         });
         assert_close(&decoded, &want, 1e-5, &format!("decode, head {dim}, group {group}"));
         let isa = Isa::available()[0];
@@ -326,7 +331,7 @@ fn merged_ranges_equal_one_range() {
     let mut sequence = Sequence::new(&mut random, geometry, tokens);
     let block = Block::new(&mut random, geometry, 3, vec![5, 64, 300, 699, 700]);
     let isa = Isa::available()[0];
-    let whole = block.decode(isa, &mut sequence, 0..5, &[0..tokens]);
+    let whole = block.decode(isa, &mut sequence, 0..5, &one_range(tokens));
     for size in [64, 128, 256, 512] {
         let merged = block.decode(isa, &mut sequence, 0..5, &fixed_ranges(tokens, size));
         assert_close(&merged, &wide(&whole), 1e-6, "merged");
@@ -375,7 +380,7 @@ fn a_rejected_key_beyond_the_limit_is_not_seen() {
     let mut sequence = Sequence::new(&mut random, geometry, 100);
     let block = Block::new(&mut random, geometry, 2, vec![90, 91]);
     let isa = Isa::available()[0];
-    let before = block.decode(isa, &mut sequence, 0..2, &[0..128]);
+    let before = block.decode(isa, &mut sequence, 0..2, &one_range(128));
     for x in &mut sequence.values[91 * 32..] {
         *x = f32::NAN;
     }
@@ -385,7 +390,7 @@ fn a_rejected_key_beyond_the_limit_is_not_seen() {
     sequence.write(91..100);
     assert_same_bits(
         &before,
-        &block.decode(isa, &mut sequence, 0..2, &[0..128]),
+        &block.decode(isa, &mut sequence, 0..2, &one_range(128)),
         "keys beyond the limit",
     );
 }

@@ -189,8 +189,8 @@ fn exp_at_its_ends() {
 fn activations_equal_their_equations() {
     let mut x: Vec<f32> = (0..40_001).map(|i| -110.0 + 220.0 * i as f32 / 40_000.0).collect();
     x.extend((0..2001).map(|i| -10.0 + i as f32 / 100.0));
-    type Map = fn(Isa, &mut [f32]);
-    let cases: [(&str, Map, fn(f64) -> f64); 3] = [
+    type Case = (&'static str, fn(Isa, &mut [f32]), fn(f64) -> f64);
+    let cases: [Case; 3] = [
         ("sigmoid", activation::sigmoid, sigmoid),
         ("silu", activation::silu, silu),
         ("softplus", activation::softplus, softplus),

@@ -68,6 +68,7 @@ impl Queries<'_> {
 ///
 /// # Panics
 /// If shapes disagree or the page table does not cover the visible keys.
+#[expect(clippy::too_many_arguments, reason = "a task body takes all its operands by name")]
 pub fn attend_range(
     isa: Isa,
     pool: &KvPool<'_>,
@@ -106,6 +107,7 @@ pub fn merge_partials(isa: Isa, partials: Rows<'_>, out: &mut [f32]) {
 ///
 /// # Panics
 /// As [`attend_range`].
+#[expect(clippy::too_many_arguments, reason = "a task body takes all its operands by name")]
 pub fn attend_block(
     isa: Isa,
     pool: &KvPool<'_>,

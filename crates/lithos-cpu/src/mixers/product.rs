@@ -54,6 +54,10 @@ fn has_wide_registers<S: Simd>() -> bool {
 /// # Safety
 /// `depth` floats are readable at each of `a`, and `depth` rows of `16 N` elements at `b`.
 #[inline(always)]
+#[expect(
+    clippy::needless_range_loop,
+    reason = "row and column of a register block read best as indices"
+)]
 pub(super) unsafe fn multiply_add<S: Simd, E: Element, const R: usize, const N: usize>(
     s: S,
     mut sums: [[S::F; N]; R],
@@ -92,6 +96,10 @@ pub(super) enum Start {
 /// # Safety
 /// As [`multiply_add`], and `R` rows of `16 N` floats are readable and writable at `c`.
 #[inline(always)]
+#[expect(
+    clippy::needless_range_loop,
+    reason = "row and column of a register block read best as indices"
+)]
 pub(super) unsafe fn block<S: Simd, E: Element, const R: usize, const N: usize>(
     s: S,
     start: Start,
@@ -220,6 +228,7 @@ fn shifted<const R: usize>(mut c: [*mut f32; R], column: usize) -> [*mut f32; R]
 /// The three panels are readable (and `c` writable) in those shapes, `c` overlaps neither `a` nor
 /// `b`, and `columns` is a multiple of 16.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "a matrix product has this many")]
 pub(super) unsafe fn matrix<S: Simd>(
     s: S,
     start: Start,

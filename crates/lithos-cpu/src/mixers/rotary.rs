@@ -236,16 +236,11 @@ impl RotaryRows {
 ///
 /// # Panics
 /// If a head is narrower than the rotated width or `angles` has fewer rows.
-pub fn rotate(
-    isa: Isa,
-    angles: &RotaryRows,
-    first: usize,
-    rows: &mut RowsMut<'_>,
-    heads: Heads,
-) {
+pub fn rotate(isa: Isa, angles: &RotaryRows, first: usize, rows: &mut RowsMut<'_>, heads: Heads) {
     assert!(2 * angles.half <= heads.dim, "heads at least as wide as the rotation");
     for t in 0..rows.rows() {
-        let (cosines, sines, row) = (angles.cosines(first + t), angles.sines(first + t), rows.row_mut(t));
+        let (cosines, sines, row) =
+            (angles.cosines(first + t), angles.sines(first + t), rows.row_mut(t));
         for head in 0..heads.count {
             let (first, second) =
                 row[heads.column(head)..][..2 * angles.half].split_at_mut(angles.half);

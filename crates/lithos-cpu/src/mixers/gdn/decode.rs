@@ -122,12 +122,12 @@ impl Decode<'_, '_, '_, '_> {
     fn log_rows(&mut self, keys: *const f32, decays: &[f32; MAX_DECODE_ROWS]) {
         let dim = self.part.shape.key_dim;
         let key_head = self.part.shape.key_head(self.part.value_head);
-        for t in 0..self.rows.convolved.rows() {
+        for (t, &decay) in decays.iter().enumerate().take(self.rows.convolved.rows()) {
             let position = self.rows.first_position + t;
             // SAFETY: inside the log; these positions are not pending, so no task reads them.
             unsafe {
                 if self.part.logs_decay() {
-                    self.log.decay(position, self.part.value_head).write(decays[t]);
+                    self.log.decay(position, self.part.value_head).write(decay);
                 }
                 if self.part.logs_key() {
                     let target = self.log.key(position, key_head);

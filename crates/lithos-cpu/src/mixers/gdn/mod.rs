@@ -161,6 +161,7 @@ impl<'a> GdnLog<'a> {
 /// # Panics
 /// If shapes disagree, there are more than [`MAX_DECODE_ROWS`] rows, or the log is too short for
 /// the pending rows and these.
+#[expect(clippy::too_many_arguments, reason = "a task body takes all its operands by name")]
 pub fn gdn_decode(
     isa: Isa,
     part: GdnPart<'_>,
@@ -191,6 +192,7 @@ pub fn gdn_decode(
 ///
 /// # Panics
 /// If shapes disagree.
+#[expect(clippy::too_many_arguments, reason = "a task body takes all its operands by name")]
 pub fn gdn_prefill(
     isa: Isa,
     part: GdnPart<'_>,

@@ -348,8 +348,8 @@ unsafe fn triangles<S: Simd>(s: S, chunk: Chunk, gates: &ChunkGates, dim: usize)
 #[inline(always)]
 unsafe fn weigh_row<S: Simd>(s: S, chunk: Chunk, gates: &ChunkGates, i: usize, columns: usize) {
     let mut exponents = [f32::NEG_INFINITY; CHUNK_ROWS];
-    for j in 0..=i {
-        exponents[j] = (gates.sums[i] - gates.sums[j]) as f32;
+    for (exponent, &sum) in exponents.iter_mut().zip(&gates.sums[..=i]) {
+        *exponent = (gates.sums[i] - sum) as f32;
     }
     let negative_beta = s.splat(-gates.beta[i]);
     // SAFETY: row i of both, columns below 64.
