@@ -1,1 +1,28 @@
 //! Slots, rounds, sampling and limits: from a prompt to tokens.
+//!
+//! An [`Engine`] holds one model on one backend. [`Engine::generate`] serves a request; [`Engine::sequence`] gives the passes
+//! themselves (prefill, decode of several rows, acceptance of some of them), which is what scoring and tests use.
+
+mod backend;
+mod backend_cpu;
+mod backend_interpreter;
+mod engine;
+mod error;
+mod memory;
+mod options;
+mod pages;
+mod request;
+mod sampling;
+mod sequence;
+mod stop;
+
+pub use engine::{Engine, MemoryUse};
+pub use error::EngineError;
+pub use lithos_compiler::{Fusion, MAX_DECODE_ROWS};
+pub use lithos_cpu::simd::Isa;
+pub use lithos_model::text::TokenId;
+pub use options::{BackendKind, EngineOptions};
+pub use request::{Cancel, Completion, Event, FinishReason, Request, Timings};
+pub use sampling::{Sampler, Sampling, largest};
+pub use sequence::Sequence;
+pub use stop::StopTexts;

@@ -19,13 +19,14 @@
 //! The sum is multiplied by the tensor's scale (together with powers of two that decoding left out), and the
 //! [`Epilogue`] follows.
 //!
-//! # Two shapes of work
+//! # Three shapes of work
 //!
-//! One row reads each weight once from memory and decodes it in registers. Two rows and more decode a panel of a tile
-//! into the first-level cache and multiply it with as many rows at a time as registers hold, so that decoding is shared
-//! by up to [`ROWS_PER_BLOCK`] rows.
+//! One row streams the weights and decodes them in registers, with as few operations per weight as possible. Up to
+//! [`FEW_ROWS`] rows decode in registers too, for as many rows at a time as registers hold. More rows decode a panel of
+//! a tile into the first-level cache and multiply it there, so that decoding is shared by up to [`ROWS_PER_BLOCK`] rows.
 
 mod codes;
+mod few_rows;
 mod operand;
 mod panel;
 mod stream;
@@ -41,6 +42,9 @@ use lithos_compiler::layout::{Layout, Packed, TILE_ROWS};
 use crate::simd::{Isa, Kernel, Simd, silu};
 use codes::output_factor;
 use sums::Product;
+
+/// Rows up to which weights are decoded in registers: those of a decode step.
+pub const FEW_ROWS: usize = 16;
 
 /// Rows that share a tile's decoding.
 pub const ROWS_PER_BLOCK: usize = 128;

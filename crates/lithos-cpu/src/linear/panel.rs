@@ -1,10 +1,11 @@
-//! Several activation rows: a panel of a tile is decoded once into the first-level cache and meets every row there.
+//! Many activation rows: a panel of a tile is decoded once into the first-level cache and meets every row there.
 
 use std::marker::PhantomData;
 
 use lithos_compiler::layout::{BLOCK_COLS, TILE_ROWS};
 
 use super::codes::{FloatCodes, IntegerCodes, Tile, activation_pair, load_scales};
+use super::few_rows::{add_unit, zero_point_sums};
 use super::operand::RecordLayout;
 use crate::simd::{Kernel, Simd};
 
@@ -94,13 +95,14 @@ impl<C: FloatCodes> Kernel for DecodeFloats<C> {
 }
 
 /// Adds a panel of integer codes times `ROWS` activation rows to their sums.
-pub(super) struct MultiplyIntegers<const ROWS: usize, const UNIT: usize> {
+pub(super) struct MultiplyIntegers<const ROWS: usize, const BIAS: bool> {
     pub(super) panel: *const Panel,
-    pub(super) has_bias: bool,
     pub(super) zero_point: i32,
     /// The panel's columns.
     pub(super) start: usize,
     pub(super) end: usize,
+    /// Columns whose products are summed before they are scaled.
+    pub(super) unit_cols: usize,
     pub(super) record: RecordLayout,
     /// The first row's record.
     pub(super) rows: *const u8,
@@ -108,52 +110,50 @@ pub(super) struct MultiplyIntegers<const ROWS: usize, const UNIT: usize> {
     pub(super) sums: *mut f32,
 }
 
-impl<const ROWS: usize, const UNIT: usize> Kernel for MultiplyIntegers<ROWS, UNIT> {
+impl<const ROWS: usize, const BIAS: bool> Kernel for MultiplyIntegers<ROWS, BIAS> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let RecordLayout { stride, scales, scaled_sums, sums, half_sums } = self.record;
-        let unit_sums = if UNIT == BLOCK_COLS { sums } else { half_sums };
-        let zero_point = s.splat_i32(-self.zero_point);
-        let first_unit = self.start / UNIT;
+        let unit_cols = self.unit_cols;
+        let first_unit = self.start / unit_cols;
         // SAFETY: the panel holds the units of its columns, as do the records of all rows.
         unsafe {
             let mut weights = (&raw const (*self.panel).weights).cast::<u8>();
-            let d_at = (&raw const (*self.panel).scales).cast::<f32>();
-            let bias_at = (&raw const (*self.panel).biases).cast::<f32>();
-            for unit in first_unit..self.end / UNIT {
-                let q = self.rows.cast::<i16>().add(unit * UNIT);
-                let row = |row: usize, at: usize| self.rows.add(row * stride + at);
-                let mut total = [zero_point; ROWS];
-                for (r, total) in total.iter_mut().enumerate() {
-                    let sum = *row(r, unit_sums).cast::<i32>().add(unit);
-                    *total = s.mul_i32(s.splat_i32(sum), zero_point);
-                }
-                for pair in 0..UNIT / 2 {
-                    let w = s.load_i32(weights.add(4 * TILE_ROWS * pair));
+            let mut scales = (&raw const (*self.panel).scales).cast::<f32>();
+            let mut biases = (&raw const (*self.panel).biases).cast::<f32>();
+            for unit in first_unit..self.end / unit_cols {
+                let q = self.rows.cast::<i16>().add(unit * unit_cols);
+                let mut total = zero_point_sums::<S, ROWS>(
+                    s,
+                    &self.record,
+                    self.rows,
+                    unit,
+                    unit_cols,
+                    self.zero_point,
+                );
+                for pair in 0..unit_cols / 2 {
+                    let w = s.load_i32(weights);
+                    weights = weights.add(4 * TILE_ROWS);
                     for (r, total) in total.iter_mut().enumerate() {
-                        let a = activation_pair(s, q.byte_add(r * stride).add(2 * pair));
+                        let a =
+                            activation_pair(s, q.byte_add(r * self.record.stride).add(2 * pair));
                         *total = s.madd(*total, w, a);
                     }
                 }
-                weights = weights.add(2 * TILE_ROWS * UNIT);
-                let block = unit * UNIT / BLOCK_COLS;
-                let d = s.load(d_at.add((unit - first_unit) * TILE_ROWS));
-                for (r, total) in total.iter().enumerate() {
-                    let at = self.sums.add(r * TILE_ROWS);
-                    let scale = s.splat(*row(r, scales).cast::<f32>().add(block));
-                    let mut acc = s.fma(s.mul(s.to_f32(*total), d), scale, s.load(at));
-                    if self.has_bias {
-                        let bias = s.load(bias_at.add((unit - first_unit) * TILE_ROWS));
-                        acc = s.fma(
-                            bias,
-                            s.splat(*row(r, scaled_sums).cast::<f32>().add(block)),
-                            acc,
-                        );
-                    }
-                    s.store(at, acc);
-                }
+                let d = s.load(scales);
+                let bias = if BIAS { Some(s.load(biases)) } else { None };
+                (scales, biases) = (scales.add(TILE_ROWS), biases.add(TILE_ROWS));
+                add_unit(
+                    s,
+                    &self.record,
+                    self.rows,
+                    unit * unit_cols / BLOCK_COLS,
+                    total,
+                    d,
+                    bias,
+                    self.sums,
+                );
             }
         }
     }

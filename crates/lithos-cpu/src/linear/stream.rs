@@ -9,10 +9,10 @@ use super::operand::RecordLayout;
 use crate::simd::{Kernel, Simd};
 
 /// How far ahead of its reads a stream asks for cache lines, in bytes.
-const PREFETCH_AHEAD: usize = 2048;
+pub(super) const PREFETCH_AHEAD: usize = 2048;
 
 /// The sums of one tile of integer codes with one row.
-pub(super) struct StreamIntegers<C, const UNIT: usize> {
+pub(super) struct StreamIntegers<C, const BIAS: bool, const UNIT: usize> {
     pub(super) tile: Tile,
     pub(super) zero_point: i32,
     pub(super) record: RecordLayout,
@@ -23,7 +23,9 @@ pub(super) struct StreamIntegers<C, const UNIT: usize> {
     pub(super) codes: PhantomData<C>,
 }
 
-impl<C: IntegerCodes, const UNIT: usize> Kernel for StreamIntegers<C, UNIT> {
+impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> Kernel
+    for StreamIntegers<C, BIAS, UNIT>
+{
     type Output = ();
 
     #[inline(always)]
@@ -45,6 +47,7 @@ impl<C: IntegerCodes, const UNIT: usize> Kernel for StreamIntegers<C, UNIT> {
             let mut group = 0;
             while unit < units {
                 let d = load_scales(s, tile.scale_type, tile.scales_of(group));
+                let bias = if BIAS { Some(load_scales(s, tile.bias_type, tile.biases_of(group))) } else { None };
                 s.prefetch(tile.scales_of(group).wrapping_add(PREFETCH_AHEAD / 4));
                 for _ in 0..units_per_group {
                     let at = tile.codes.add(unit * unit_bytes);
@@ -61,8 +64,7 @@ impl<C: IntegerCodes, const UNIT: usize> Kernel for StreamIntegers<C, UNIT> {
                     let block = unit * UNIT / BLOCK_COLS;
                     let scaled = s.mul(s.to_f32(C::total(s, sums)), d);
                     acc = s.fma(scaled, s.splat(*scales.add(block)), acc);
-                    if tile.bias_type.is_some() {
-                        let bias = load_scales(s, tile.bias_type, tile.biases_of(group));
+                    if let Some(bias) = bias {
                         acc = s.fma(bias, s.splat(*scaled_sums.add(block)), acc);
                     }
                     unit += 1;

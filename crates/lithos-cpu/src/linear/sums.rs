@@ -7,9 +7,11 @@ use std::ops::Range;
 use lithos_compiler::layout::{BLOCK_COLS, Packed, TILE_ROWS};
 use lithos_format::Codes;
 
+use super::FEW_ROWS;
 use super::codes::{
     Bf16, E2m1, E4m3, F16, F32, FloatCodes, I8, IntegerCodes, Tile, U4, zero_point,
 };
+use super::few_rows::{FewRowsFloats, FewRowsIntegers};
 use super::operand::{Operand, OperandKind, RecordLayout};
 use super::panel::{
     DecodeFloats, DecodeIntegers, FLOAT_PANEL_COLS, INTEGER_PANEL_COLS, MultiplyFloats,
@@ -19,7 +21,7 @@ use super::stream::{StreamFloats, StreamIntegers};
 use crate::simd::{Isa, Kernel, Simd};
 
 /// Tiles of float codes that one row streams at once, so that enough independent sums are in flight.
-const TILES_AT_ONCE: usize = 4;
+const TILES_AT_ONCE: usize = 2;
 
 /// One matrix times some rows of an operand.
 pub(super) struct Product<'a> {
@@ -30,7 +32,47 @@ pub(super) struct Product<'a> {
     first_row: *const u8,
     rows: usize,
     zero_point: i32,
-    rows_at_once: usize,
+    has_bias: bool,
+    rows_at_once: RowsAtOnce,
+}
+
+/// Some rows of a product and the place of their sums in one tile.
+#[derive(Clone, Copy)]
+struct Part {
+    isa: Isa,
+    tile: Tile,
+    zero_point: i32,
+    record: RecordLayout,
+    rows: *const u8,
+    sums: *mut f32,
+}
+
+/// Columns of a tile, decoded.
+#[derive(Clone, Copy)]
+struct Columns {
+    panel: *const Panel,
+    start: usize,
+    end: usize,
+}
+
+/// How many rows the instruction set's registers hold.
+#[derive(Clone, Copy, Default)]
+struct RowsAtOnce {
+    panel: usize,
+    decode: usize,
+}
+
+/// Evaluates an expression with the number of rows as a constant.
+macro_rules! with_rows {
+    ($constant:ident = $rows:expr, one of [$($n:literal)*] => $body:expr) => {
+        match $rows {
+            $($n => {
+                const $constant: usize = $n;
+                $body
+            })*
+            rows => unreachable!("no kernel takes {rows} rows at once"),
+        }
+    };
 }
 
 impl<'a> Product<'a> {
@@ -49,7 +91,8 @@ impl<'a> Product<'a> {
             first_row: operand.record_of(kind, layout.padded_cols(), rows),
             rows: rows.len(),
             zero_point: zero_point(packed),
-            rows_at_once: isa.run(RowsAtOnce),
+            has_bias: layout.bias_tile_bytes() > 0,
+            rows_at_once: isa.run(RowsAtOnce::default()),
         }
     }
 
@@ -60,55 +103,54 @@ impl<'a> Product<'a> {
     pub(super) unsafe fn tiles(&self, tiles: Range<usize>, sums: *mut f32) {
         // SAFETY: the caller's promise is the same.
         unsafe {
-            match self.packed.layout().encoding().codes {
-                Codes::U4 => self.integer_tiles::<U4>(tiles, sums),
-                Codes::I8 => self.integer_tiles::<I8>(tiles, sums),
-                Codes::E2m1 => self.integer_tiles::<E2m1>(tiles, sums),
-                Codes::F32 => self.float_tiles::<F32>(tiles, sums),
-                Codes::F16 => self.float_tiles::<F16>(tiles, sums),
-                Codes::Bf16 => self.float_tiles::<Bf16>(tiles, sums),
-                Codes::E4m3 => self.float_tiles::<E4m3>(tiles, sums),
+            match (self.packed.layout().encoding().codes, self.has_bias) {
+                (Codes::U4, false) => self.integer_tiles::<U4, false>(tiles, sums),
+                (Codes::U4, true) => self.integer_tiles::<U4, true>(tiles, sums),
+                (Codes::I8, false) => self.integer_tiles::<I8, false>(tiles, sums),
+                (Codes::I8, true) => self.integer_tiles::<I8, true>(tiles, sums),
+                (Codes::E2m1, _) => self.integer_tiles::<E2m1, false>(tiles, sums),
+                (Codes::F32, _) => self.float_tiles::<F32>(tiles, sums),
+                (Codes::F16, _) => self.float_tiles::<F16>(tiles, sums),
+                (Codes::Bf16, _) => self.float_tiles::<Bf16>(tiles, sums),
+                (Codes::E4m3, _) => self.float_tiles::<E4m3>(tiles, sums),
             }
         }
     }
 
     /// # Safety
     /// As for [`Self::tiles`].
-    unsafe fn integer_tiles<C: IntegerCodes>(&self, tiles: Range<usize>, sums: *mut f32) {
+    unsafe fn integer_tiles<C: IntegerCodes, const BIAS: bool>(
+        &self,
+        tiles: Range<usize>,
+        sums: *mut f32,
+    ) {
         for (index, tile) in tiles.enumerate() {
             let tile = Tile::of(self.packed, tile);
             // SAFETY: the caller has room for the sums of every tile.
-            let sums = unsafe { sums.add(index * self.rows * TILE_ROWS) };
-            match (self.rows, tile.unit_cols()) {
-                (1, BLOCK_COLS) => self.isa.run(self.stream::<C, BLOCK_COLS>(tile, sums)),
-                (1, _) => self.isa.run(self.stream::<C, { BLOCK_COLS / 2 }>(tile, sums)),
-                // SAFETY: as above.
-                _ => unsafe { self.integer_panels::<C>(tile, sums) },
+            let part = unsafe { self.part(tile, sums.add(index * self.rows * TILE_ROWS), 0) };
+            match self.rows {
+                0 => {}
+                1 if tile.unit_cols() == BLOCK_COLS => {
+                    part.stream_integers::<C, BIAS, BLOCK_COLS>()
+                }
+                1 => part.stream_integers::<C, BIAS, { BLOCK_COLS / 2 }>(),
+                2..=FEW_ROWS => {
+                    for rows in chunks(self.rows, self.rows_at_once.decode) {
+                        // SAFETY: as above.
+                        let part = unsafe { self.part(tile, part.sums, rows.start) };
+                        with_rows!(ROWS = rows.len(), one of [1 2 3 4 5 6 7 8] => part.few_rows_integers::<C, BIAS, ROWS>());
+                    }
+                }
+                _ => self.integer_panels::<C, BIAS>(part),
             }
         }
     }
 
-    fn stream<C: IntegerCodes, const UNIT: usize>(
-        &self,
-        tile: Tile,
-        sums: *mut f32,
-    ) -> StreamIntegers<C, UNIT> {
-        StreamIntegers {
-            tile,
-            zero_point: self.zero_point,
-            record: self.record,
-            row: self.first_row,
-            sums,
-            codes: PhantomData,
-        }
-    }
-
-    /// # Safety
-    /// There must be room for the sums of all rows at `sums`.
-    unsafe fn integer_panels<C: IntegerCodes>(&self, tile: Tile, sums: *mut f32) {
+    fn integer_panels<C: IntegerCodes, const BIAS: bool>(&self, whole: Part) {
         let mut panel = MaybeUninit::<Panel>::uninit();
-        // SAFETY: the caller has room for the sums.
-        unsafe { sums.write_bytes(0, self.rows * TILE_ROWS) };
+        let tile = whole.tile;
+        // SAFETY: there is room for the sums of all rows.
+        unsafe { whole.sums.write_bytes(0, self.rows * TILE_ROWS) };
         for start in (0..tile.cols).step_by(INTEGER_PANEL_COLS) {
             let end = (start + INTEGER_PANEL_COLS).min(tile.cols);
             self.isa.run(DecodeIntegers::<C> {
@@ -118,20 +160,11 @@ impl<'a> Product<'a> {
                 panel: panel.as_mut_ptr(),
                 codes: PhantomData,
             });
-            for rows in self.chunks() {
-                let part = IntegerPart {
-                    panel: panel.as_ptr(),
-                    has_bias: tile.bias_type.is_some(),
-                    zero_point: self.zero_point,
-                    start,
-                    end,
-                    record: self.record,
-                    // SAFETY: the operand has a record for each row.
-                    rows: unsafe { self.first_row.add(rows.start * self.record.stride) },
-                    // SAFETY: the caller has room for the sums.
-                    sums: unsafe { sums.add(rows.start * TILE_ROWS) },
-                };
-                part.multiply(self.isa, rows.len(), tile.unit_cols());
+            let columns = Columns { panel: panel.as_ptr(), start, end };
+            for rows in chunks(self.rows, self.rows_at_once.panel) {
+                // SAFETY: as above.
+                let part = unsafe { self.part(tile, whole.sums, rows.start) };
+                with_rows!(ROWS = rows.len(), one of [1 2 3 4 5 6 7 8 9 10 11 12] => part.multiply_integers::<BIAS, ROWS>(columns));
             }
         }
     }
@@ -143,42 +176,35 @@ impl<'a> Product<'a> {
         while next < tiles.end {
             let tile = Tile::of(self.packed, next);
             // SAFETY: the caller has room for the sums of every tile.
-            let sums = unsafe { sums.add((next - tiles.start) * self.rows * TILE_ROWS) };
-            let tile_bytes = self.packed.layout().code_tile_bytes();
-            if self.rows > 1 {
-                // SAFETY: as above.
-                unsafe { self.float_panels::<C>(tile, sums) };
-                next += 1;
-            } else if tiles.end - next >= TILES_AT_ONCE {
-                let row = self.first_row;
-                self.isa.run(StreamFloats::<C, TILES_AT_ONCE> {
-                    tile,
-                    tile_bytes,
-                    row,
-                    sums,
-                    codes: PhantomData,
-                });
-                next += TILES_AT_ONCE;
-            } else {
-                let row = self.first_row;
-                self.isa.run(StreamFloats::<C, 1> {
-                    tile,
-                    tile_bytes,
-                    row,
-                    sums,
-                    codes: PhantomData,
-                });
-                next += 1;
+            let part = unsafe {
+                self.part(tile, sums.add((next - tiles.start) * self.rows * TILE_ROWS), 0)
+            };
+            let mut done = 1;
+            match self.rows {
+                0 => {}
+                1 if tiles.end - next >= TILES_AT_ONCE => {
+                    part.stream_floats::<C, TILES_AT_ONCE>(self.packed.layout().code_tile_bytes());
+                    done = TILES_AT_ONCE;
+                }
+                1 => part.stream_floats::<C, 1>(0),
+                2..=FEW_ROWS => {
+                    for rows in chunks(self.rows, self.rows_at_once.decode) {
+                        // SAFETY: as above.
+                        let part = unsafe { self.part(tile, part.sums, rows.start) };
+                        with_rows!(ROWS = rows.len(), one of [1 2 3 4 5 6 7 8] => part.few_rows_floats::<C, ROWS>());
+                    }
+                }
+                _ => self.float_panels::<C>(part),
             }
+            next += done;
         }
     }
 
-    /// # Safety
-    /// There must be room for the sums of all rows at `sums`.
-    unsafe fn float_panels<C: FloatCodes>(&self, tile: Tile, sums: *mut f32) {
+    fn float_panels<C: FloatCodes>(&self, whole: Part) {
         let mut panel = MaybeUninit::<Panel>::uninit();
-        // SAFETY: the caller has room for the sums.
-        unsafe { sums.write_bytes(0, self.rows * TILE_ROWS) };
+        let tile = whole.tile;
+        // SAFETY: there is room for the sums of all rows.
+        unsafe { whole.sums.write_bytes(0, self.rows * TILE_ROWS) };
         for start in (0..tile.cols).step_by(FLOAT_PANEL_COLS) {
             let end = (start + FLOAT_PANEL_COLS).min(tile.cols);
             self.isa.run(DecodeFloats::<C> {
@@ -188,125 +214,109 @@ impl<'a> Product<'a> {
                 panel: panel.as_mut_ptr(),
                 codes: PhantomData,
             });
-            for rows in self.chunks() {
-                let part = FloatPart {
-                    panel: panel.as_ptr(),
-                    start,
-                    end,
-                    stride: self.record.stride,
-                    // SAFETY: the operand has a record for each row.
-                    rows: unsafe { self.first_row.add(rows.start * self.record.stride) },
-                    // SAFETY: the caller has room for the sums.
-                    sums: unsafe { sums.add(rows.start * TILE_ROWS) },
-                };
-                part.multiply(self.isa, rows.len());
+            let columns = Columns { panel: panel.as_ptr(), start, end };
+            for rows in chunks(self.rows, self.rows_at_once.panel) {
+                // SAFETY: as above.
+                let part = unsafe { self.part(tile, whole.sums, rows.start) };
+                with_rows!(ROWS = rows.len(), one of [1 2 3 4 5 6 7 8 9 10 11 12] => part.multiply_floats::<ROWS>(columns));
             }
         }
     }
 
-    /// The rows in as few chunks as registers allow, of nearly equal size.
-    fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (rows, count) = (self.rows, self.rows.div_ceil(self.rows_at_once));
-        (0..count).map(move |chunk| chunk * rows / count..(chunk + 1) * rows / count)
-    }
-}
-
-/// How many rows the instruction set's registers hold.
-struct RowsAtOnce;
-
-impl Kernel for RowsAtOnce {
-    type Output = usize;
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _simd: S) -> usize {
-        S::GEMM_ROWS
-    }
-}
-
-/// [`MultiplyIntegers`] before its number of rows is a constant.
-struct IntegerPart {
-    panel: *const Panel,
-    has_bias: bool,
-    zero_point: i32,
-    start: usize,
-    end: usize,
-    record: RecordLayout,
-    rows: *const u8,
-    sums: *mut f32,
-}
-
-impl IntegerPart {
-    fn multiply(self, isa: Isa, rows: usize, unit_cols: usize) {
-        match unit_cols {
-            BLOCK_COLS => self.by_rows::<BLOCK_COLS>(isa, rows),
-            _ => self.by_rows::<{ BLOCK_COLS / 2 }>(isa, rows),
+    /// The rows from `row` on.
+    ///
+    /// # Safety
+    /// `sums` must be the sums of all rows of the tile, and `row` one of them.
+    unsafe fn part(&self, tile: Tile, sums: *mut f32, row: usize) -> Part {
+        Part {
+            isa: self.isa,
+            tile,
+            zero_point: self.zero_point,
+            record: self.record,
+            // SAFETY: the operand has a record for each row.
+            rows: unsafe { self.first_row.add(row * self.record.stride) },
+            // SAFETY: the caller's promise is the same.
+            sums: unsafe { sums.add(row * TILE_ROWS) },
         }
     }
+}
 
-    fn by_rows<const UNIT: usize>(self, isa: Isa, rows: usize) {
-        match rows {
-            1 => self.run::<1, UNIT>(isa),
-            2 => self.run::<2, UNIT>(isa),
-            3 => self.run::<3, UNIT>(isa),
-            4 => self.run::<4, UNIT>(isa),
-            5 => self.run::<5, UNIT>(isa),
-            6 => self.run::<6, UNIT>(isa),
-            7 => self.run::<7, UNIT>(isa),
-            8 => self.run::<8, UNIT>(isa),
-            9 => self.run::<9, UNIT>(isa),
-            10 => self.run::<10, UNIT>(isa),
-            11 => self.run::<11, UNIT>(isa),
-            12 => self.run::<12, UNIT>(isa),
-            _ => unreachable!("chunks have 1 to GEMM_ROWS <= 12 rows"),
-        }
+impl Part {
+    fn stream_integers<C: IntegerCodes, const BIAS: bool, const UNIT: usize>(self) {
+        let Self { isa, tile, zero_point, record, rows: row, sums } = self;
+        isa.run(StreamIntegers::<C, BIAS, UNIT> {
+            tile,
+            zero_point,
+            record,
+            row,
+            sums,
+            codes: PhantomData,
+        });
     }
 
-    fn run<const ROWS: usize, const UNIT: usize>(self, isa: Isa) {
-        let Self { panel, has_bias, zero_point, start, end, record, rows, sums } = self;
-        isa.run(MultiplyIntegers::<ROWS, UNIT> {
+    fn few_rows_integers<C: IntegerCodes, const BIAS: bool, const ROWS: usize>(self) {
+        let Self { isa, tile, zero_point, record, rows, sums } = self;
+        isa.run(FewRowsIntegers::<C, ROWS, BIAS> {
+            tile,
+            zero_point,
+            record,
+            rows,
+            sums,
+            codes: PhantomData,
+        });
+    }
+
+    fn multiply_integers<const BIAS: bool, const ROWS: usize>(
+        self,
+        Columns { panel, start, end }: Columns,
+    ) {
+        let Self { isa, tile, zero_point, record, rows, sums } = self;
+        let unit_cols = tile.unit_cols();
+        isa.run(MultiplyIntegers::<ROWS, BIAS> {
             panel,
-            has_bias,
             zero_point,
             start,
             end,
+            unit_cols,
             record,
             rows,
             sums,
         });
     }
-}
 
-/// [`MultiplyFloats`] before its number of rows is a constant.
-struct FloatPart {
-    panel: *const Panel,
-    start: usize,
-    end: usize,
-    stride: usize,
-    rows: *const u8,
-    sums: *mut f32,
-}
-
-impl FloatPart {
-    fn multiply(self, isa: Isa, rows: usize) {
-        match rows {
-            1 => self.run::<1>(isa),
-            2 => self.run::<2>(isa),
-            3 => self.run::<3>(isa),
-            4 => self.run::<4>(isa),
-            5 => self.run::<5>(isa),
-            6 => self.run::<6>(isa),
-            7 => self.run::<7>(isa),
-            8 => self.run::<8>(isa),
-            9 => self.run::<9>(isa),
-            10 => self.run::<10>(isa),
-            11 => self.run::<11>(isa),
-            12 => self.run::<12>(isa),
-            _ => unreachable!("chunks have 1 to GEMM_ROWS <= 12 rows"),
-        }
+    fn stream_floats<C: FloatCodes, const TILES: usize>(self, tile_bytes: usize) {
+        let Self { isa, tile, rows: row, sums, .. } = self;
+        isa.run(StreamFloats::<C, TILES> { tile, tile_bytes, row, sums, codes: PhantomData });
     }
 
-    fn run<const ROWS: usize>(self, isa: Isa) {
-        let Self { panel, start, end, stride, rows, sums } = self;
-        isa.run(MultiplyFloats::<ROWS> { panel, start, end, stride, rows, sums });
+    fn few_rows_floats<C: FloatCodes, const ROWS: usize>(self) {
+        let Self { isa, tile, record, rows, sums, .. } = self;
+        isa.run(FewRowsFloats::<C, ROWS> {
+            tile,
+            stride: record.stride,
+            rows,
+            sums,
+            codes: PhantomData,
+        });
     }
+
+    fn multiply_floats<const ROWS: usize>(self, Columns { panel, start, end }: Columns) {
+        let Self { isa, record, rows, sums, .. } = self;
+        isa.run(MultiplyFloats::<ROWS> { panel, start, end, stride: record.stride, rows, sums });
+    }
+}
+
+impl Kernel for RowsAtOnce {
+    type Output = Self;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Self {
+        Self { panel: S::PANEL_ROWS, decode: S::DECODE_ROWS }
+    }
+}
+
+/// Rows in as few chunks of at most `most` as possible, of nearly equal size.
+fn chunks(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = rows.div_ceil(most);
+    (0..count).map(move |chunk| chunk * rows / count..(chunk + 1) * rows / count)
 }

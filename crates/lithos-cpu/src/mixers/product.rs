@@ -43,10 +43,11 @@ pub(super) const BLOCK_ROWS: usize = 6;
 
 /// Whether 12 sums of 16 lanes fit the registers beside their operands.
 ///
-/// A vector of AVX-512 is one of 32 registers; elsewhere it is two of 16 or four of 32.
+/// 16 lanes are one of 32 registers where they are aligned as one (AVX-512); elsewhere they are two
+/// of 16 or four of 32.
 #[inline(always)]
 fn has_wide_registers<S: Simd>() -> bool {
-    S::GEMM_ROWS > 6
+    align_of::<S::F>() >= 64
 }
 
 /// Adds `A B` to the sums of one block: `R` rows, `N` times 16 columns.

@@ -36,7 +36,8 @@ impl Simd for Avx2 {
     type F = [__m256; 2];
     type I = [__m256i; 2];
     // 6 rows x 2 registers of sums, 2 of weights and one broadcast fill the 16 registers.
-    const GEMM_ROWS: usize = 6;
+    const PANEL_ROWS: usize = 6;
+    const DECODE_ROWS: usize = 4;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {

@@ -29,7 +29,8 @@ macro_rules! op {
 impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
-    const GEMM_ROWS: usize = 12;
+    const PANEL_ROWS: usize = 12;
+    const DECODE_ROWS: usize = 8;
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {

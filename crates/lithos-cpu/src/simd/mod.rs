@@ -52,8 +52,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     type F: Copy;
     /// 16 lanes of `i32`, or 16 pairs of `i16`, or 64 bytes.
     type I: Copy;
-    /// Rows of activations that a matrix kernel keeps in registers beside one tile of 16 output rows.
-    const GEMM_ROWS: usize;
+    /// Rows of activations whose sums a matrix kernel keeps in registers, at most 12, with weights that are ready.
+    const PANEL_ROWS: usize;
+    /// The same with weights that are decoded in registers, at most 8.
+    const DECODE_ROWS: usize;
 
     /// All lanes `x`.
     fn splat(self, x: f32) -> Self::F;

@@ -50,7 +50,8 @@ impl Simd for Neon {
     type F = [float32x4_t; 4];
     type I = [int32x4_t; 4];
     // 6 rows x 4 registers of sums, 4 of weights and one broadcast fit the 32 registers.
-    const GEMM_ROWS: usize = 6;
+    const PANEL_ROWS: usize = 6;
+    const DECODE_ROWS: usize = 4;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {

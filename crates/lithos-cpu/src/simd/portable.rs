@@ -41,7 +41,8 @@ fn fold<T: Copy>(mut a: [T; LANES], f: impl Fn(T, T) -> T) -> T {
 impl Simd for Portable {
     type F = [f32; LANES];
     type I = [i32; LANES];
-    const GEMM_ROWS: usize = 4;
+    const PANEL_ROWS: usize = 4;
+    const DECODE_ROWS: usize = 4;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {

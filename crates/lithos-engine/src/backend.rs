@@ -1,0 +1,39 @@
+//! What the engine needs of a backend.
+
+use lithos_compiler::StepState;
+
+use crate::engine::MemoryUse;
+use crate::error::EngineError;
+
+/// Runs passes of one model.
+pub(crate) trait Backend: Send {
+    /// Runs a decode pass; logits of the rows that want them are then in [`Backend::logits`].
+    fn decode(&mut self, step: &StepState, tokens: &[u32]) -> Result<(), EngineError>;
+
+    /// Runs a prefill pass of one slot.
+    fn prefill(&mut self, step: &StepState, tokens: &[u32]) -> Result<(), EngineError>;
+
+    /// Computes the logits of other rows of the last prefill pass.
+    fn prefill_head(&mut self, step: &StepState) -> Result<(), EngineError>;
+
+    /// Logits of the last pass, `[logit rows, vocabulary]`.
+    fn logits(&self) -> &[f32];
+
+    /// Rows of a prefill chunk.
+    fn chunk(&self) -> usize;
+
+    /// Key/value pages, and tokens in each.
+    fn pages(&self) -> (usize, usize);
+
+    /// Empties a slot.
+    fn reset(&mut self, slot: usize);
+
+    /// Sets the pages of a slot.
+    fn set_pages(&mut self, slot: usize, pages: &[u32]);
+
+    /// Bytes in memory.
+    fn memory(&self) -> MemoryUse;
+
+    /// Instruction set and threads, for listings.
+    fn describe(&self) -> String;
+}

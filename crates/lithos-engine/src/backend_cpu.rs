@@ -1,0 +1,113 @@
+//! The CPU backend behind the engine's trait.
+
+use std::sync::Arc;
+
+use lithos_compiler::StepState;
+use lithos_cpu::mixers::kv::{KvType, PAGE_TOKENS};
+use lithos_cpu::simd::Isa;
+use lithos_cpu::{CpuBackend, CpuOptions};
+use lithos_format::{Checkpoint, Codes};
+use lithos_graph::{Graph, WeightForm};
+
+use crate::backend::Backend;
+use crate::engine::MemoryUse;
+use crate::error::EngineError;
+use crate::options::EngineOptions;
+
+/// [`CpuBackend`], and which pass ran last.
+pub(crate) struct Cpu {
+    backend: CpuBackend,
+    last: LastPass,
+}
+
+#[derive(Clone, Copy)]
+enum LastPass {
+    Decode(usize),
+    Prefill(usize),
+}
+
+impl Cpu {
+    pub(crate) fn new(
+        checkpoint: &Arc<Checkpoint>,
+        graph: &Graph,
+        options: &EngineOptions,
+        context: usize,
+        slots: usize,
+    ) -> Result<Self, EngineError> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let options = CpuOptions {
+            threads: options.threads.unwrap_or_else(cores),
+            isa: options.isa.unwrap_or_else(Isa::detect),
+            fusion: options.fusion,
+            slots,
+            capacity: context * slots,
+            key_values: key_value_type(graph),
+            chunk: options.chunk,
+        };
+        let backend = CpuBackend::new(checkpoint, graph, options)?;
+        Ok(Cpu { backend, last: LastPass::Decode(0) })
+    }
+}
+
+/// Keys and values are BF16, except where the weights are all F32: such a model is a reference.
+pub(crate) fn key_value_type(graph: &Graph) -> KvType {
+    let rounded = |id| match graph.value(id).weight().map(|source| source.form) {
+        Some(WeightForm::Matrix(encoding)) => encoding.codes != Codes::F32,
+        _ => false,
+    };
+    if graph.weights().any(rounded) { KvType::Bf16 } else { KvType::F32 }
+}
+
+impl Backend for Cpu {
+    fn decode(&mut self, step: &StepState, tokens: &[u32]) -> Result<(), EngineError> {
+        self.last = LastPass::Decode(step.logit_rows as usize);
+        Ok(self.backend.decode(step, tokens)?)
+    }
+
+    fn prefill(&mut self, step: &StepState, tokens: &[u32]) -> Result<(), EngineError> {
+        self.last = LastPass::Prefill(step.logit_rows as usize);
+        Ok(self.backend.prefill(step, tokens)?)
+    }
+
+    fn prefill_head(&mut self, step: &StepState) -> Result<(), EngineError> {
+        self.last = LastPass::Prefill(step.logit_rows as usize);
+        Ok(self.backend.prefill_head(step)?)
+    }
+
+    fn logits(&self) -> &[f32] {
+        match self.last {
+            LastPass::Decode(rows) => self.backend.decode_logits(rows),
+            LastPass::Prefill(rows) => self.backend.prefill_logits(rows),
+        }
+    }
+
+    fn chunk(&self) -> usize {
+        self.backend.chunk()
+    }
+
+    fn pages(&self) -> (usize, usize) {
+        (self.backend.states().pages(), PAGE_TOKENS)
+    }
+
+    fn reset(&mut self, slot: usize) {
+        self.backend.states_mut().reset(slot);
+    }
+
+    fn set_pages(&mut self, slot: usize, pages: &[u32]) {
+        self.backend.states_mut().set_pages(slot, pages);
+    }
+
+    fn memory(&self) -> MemoryUse {
+        let states = self.backend.states();
+        MemoryUse {
+            resident: self.backend.resident_bytes(),
+            read_per_pass: self.backend.bytes_per_pass(),
+            per_page: states.page_bytes() as u64,
+            page_tokens: PAGE_TOKENS,
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("{} with {} threads", self.backend.isa().name(), self.backend.threads())
+    }
+}

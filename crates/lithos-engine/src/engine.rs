@@ -1,0 +1,406 @@
+//! The engine: one model on one backend, serving requests.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lithos_graph::{Graph, StateKind};
+use lithos_model::Model;
+use lithos_model::text::{Detokenizer, Text, TokenId};
+
+use crate::backend::Backend;
+use crate::backend_cpu::{Cpu, key_value_type};
+use crate::backend_interpreter::Oracle;
+use crate::error::EngineError;
+use crate::memory;
+use crate::options::{BackendKind, EngineOptions};
+use crate::pages::PagePool;
+use crate::request::{Completion, Event, FinishReason, Request, Timings};
+use crate::sampling::{Sampler, Sampling};
+use crate::sequence::{Sequence, Slot};
+use crate::stop::StopTexts;
+
+/// Positions of the context unless asked otherwise, where model and memory allow: coding agents refuse less.
+const DEFAULT_CONTEXT: usize = 65_536;
+
+/// Part of the available memory that a default context may take.
+const DEFAULT_CONTEXT_SHARE: u64 = 2;
+
+/// Slots in use.
+const SLOTS: usize = 1;
+
+/// One model on one backend.
+pub struct Engine {
+    name: String,
+    architecture: String,
+    vocabulary: usize,
+    recurrent: bool,
+    context: usize,
+    kind: BackendKind,
+    options: EngineOptions,
+    text: Result<Text, String>,
+    notices: Vec<String>,
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) pages: PagePool,
+}
+
+/// Bytes in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Weights, buffers and recurrent states.
+    pub resident: u64,
+    /// Weights that one decode pass reads.
+    pub read_per_pass: u64,
+    /// One page of keys and values, over all layers.
+    pub per_page: u64,
+    /// Tokens of a page.
+    pub page_tokens: usize,
+}
+
+impl Engine {
+    /// Opens a Hugging Face directory or a GGUF file.
+    ///
+    /// # Errors
+    /// [`EngineError`], one line that names the file and the cause.
+    pub fn open(path: &Path, options: EngineOptions) -> Result<Engine, EngineError> {
+        let model = Model::open(path)?;
+        let text = Text::load(&model.checkpoint).map_err(|error| error.to_string());
+        Engine::from_model(model, text, options)
+    }
+
+    fn from_model(
+        model: Model,
+        text: Result<Text, String>,
+        options: EngineOptions,
+    ) -> Result<Engine, EngineError> {
+        if options.chunk == Some(0) {
+            return Err(EngineError::EmptyChunk);
+        }
+        let name = model.name();
+        let Model { checkpoint, graph, notices } = model;
+        let context = choose_context(&graph, checkpoint.weight_bytes(), options.context)?;
+        let checkpoint = Arc::new(checkpoint);
+        let backend: Box<dyn Backend> = match options.backend {
+            BackendKind::Cpu => Box::new(Cpu::new(&checkpoint, &graph, &options, context, SLOTS)?),
+            BackendKind::Interpreter => {
+                Box::new(Oracle::new(&checkpoint, &graph, options.chunk, context, SLOTS))
+            }
+        };
+        let (pages, tokens_per_page) = backend.pages();
+        let is_recurrent =
+            |id| !matches!(graph.value(id).state(), Some(StateKind::KeyValue { .. }));
+        Ok(Engine {
+            name,
+            architecture: graph.architecture.clone(),
+            vocabulary: graph.limits.vocabulary,
+            recurrent: graph.states().any(is_recurrent),
+            context,
+            kind: options.backend,
+            options,
+            text,
+            notices,
+            backend,
+            slots: vec![Slot::default(); SLOTS],
+            pages: PagePool::new(pages, tokens_per_page),
+        })
+    }
+
+    /// The model's name.
+    pub fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    /// The model's architecture.
+    pub fn architecture(&self) -> &str {
+        &self.architecture
+    }
+
+    /// Tokens of the vocabulary.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// Positions that a sequence can reach.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// What computes.
+    pub fn backend(&self) -> BackendKind {
+        self.kind
+    }
+
+    /// What it was opened with.
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Instruction set and threads.
+    pub fn describe_backend(&self) -> String {
+        self.backend.describe()
+    }
+
+    /// What was left out of the checkpoint, one line each.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// Bytes in memory.
+    pub fn memory(&self) -> MemoryUse {
+        self.backend.memory()
+    }
+
+    /// The tokenizer, template and defaults.
+    ///
+    /// # Errors
+    /// [`EngineError::NoText`] if the checkpoint has no usable tokenizer.
+    pub fn text(&self) -> Result<&Text, EngineError> {
+        self.text.as_ref().map_err(|cause| EngineError::NoText(cause.clone()))
+    }
+
+    /// The checkpoint's own choice of sampling.
+    pub fn default_sampling(&self) -> Sampling {
+        match &self.text {
+            Ok(text) => Sampling::from_defaults(text.defaults()),
+            Err(_) => Sampling::greedy(),
+        }
+    }
+
+    /// The first slot, to run passes on. It keeps what it has taken in.
+    pub fn sequence(&mut self) -> Sequence<'_> {
+        Sequence::new(self, 0)
+    }
+
+    /// Serves a request. Text is handed out as it becomes certain.
+    ///
+    /// # Errors
+    /// [`EngineError`]; [`EngineError::is_bad_request`] says whose fault it is. A prompt that does not fit is refused before
+    /// any work.
+    pub fn generate(
+        &mut self,
+        request: &Request,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Completion, EngineError> {
+        let text = self.text()?;
+        let mut output = Output {
+            detokenizer: Detokenizer::new(text.tokenizer(), true),
+            stops: StopTexts::new(&request.stop),
+            ends: match request.ignore_end {
+                true => Vec::new(),
+                false => text.defaults().eos_token_ids.clone(),
+            },
+            tokens: Vec::new(),
+            text: String::new(),
+        };
+        let limit = self.check(request)?;
+        let mut sampler = Sampler::new(request.sampling.clone(), &request.prompt);
+        let started = Instant::now();
+        let reused = self.begin(request);
+        let first = self.take_in(request, reused, &mut sampler, on_event)?;
+        let prefill = started.elapsed();
+        let finish = match first {
+            None => FinishReason::Cancelled,
+            Some(token) => {
+                self.rounds(request, token, limit, &mut sampler, &mut output, on_event)?
+            }
+        };
+        output.flush(on_event);
+        Ok(Completion {
+            tokens: output.tokens,
+            text: output.text,
+            finish,
+            prompt_tokens: request.prompt.len(),
+            reused_tokens: reused,
+            timings: Timings { prefill, decode: started.elapsed() - prefill },
+        })
+    }
+
+    /// Checks a request before any work; returns how many tokens may be generated.
+    fn check(&self, request: &Request) -> Result<usize, EngineError> {
+        request.sampling.validate().map_err(EngineError::Sampling)?;
+        let (prompt, vocabulary) = (request.prompt.len(), self.vocabulary);
+        if prompt == 0 {
+            return Err(EngineError::EmptyPrompt);
+        }
+        if let Some(token) = request.prompt.iter().find(|token| token.index() >= vocabulary) {
+            return Err(EngineError::TokenOutsideVocabulary { token: token.0, vocabulary });
+        }
+        if prompt >= self.context {
+            return Err(EngineError::ContextTooLong { prompt, context: self.context });
+        }
+        // The last token is never taken in, so one more than the room left can be generated.
+        let room = self.context - prompt + 1;
+        Ok(request.max_tokens.map_or(room, |most| most.min(room)))
+    }
+
+    /// Empties the slot, or keeps what the prompt begins with. Returns how many tokens were kept.
+    fn begin(&mut self, request: &Request) -> usize {
+        let recurrent = self.recurrent;
+        let slot = &mut self.slots[0];
+        if request.reuse {
+            let shared =
+                slot.tokens.iter().zip(&request.prompt).take_while(|(a, b)| a == b).count();
+            // At least the last token is run again: its logits are needed.
+            let kept = shared.min(request.prompt.len() - 1);
+            if kept > 0 && kept == slot.tokens.len() {
+                return kept;
+            }
+            // Keys and values can be cut back to any position; a recurrent state cannot.
+            if kept > 0 && !recurrent {
+                slot.tokens.truncate(kept);
+                slot.state_position = kept;
+                return kept;
+            }
+        }
+        self.sequence().reset();
+        0
+    }
+
+    /// Takes in the prompt and chooses the first token; `None` if cancelled.
+    fn take_in(
+        &mut self,
+        request: &Request,
+        reused: usize,
+        sampler: &mut Sampler,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Option<TokenId>, EngineError> {
+        let total = request.prompt.len();
+        let mut sequence = self.sequence();
+        sequence.make_room(&request.prompt[reused..])?;
+        let mut done = reused;
+        let mut first = None;
+        while done < total {
+            if request.cancel.is_cancelled() {
+                return Ok(None);
+            }
+            let chunk = sequence.next_chunk(total - done);
+            sequence.prefill_chunk(&request.prompt[done..done + chunk])?;
+            done += chunk;
+            if done == total {
+                let mut choose = |_: usize, logits: &[f32]| first = Some(sampler.sample(logits));
+                sequence.visit_rows(0, chunk, chunk - 1, &mut choose)?;
+            }
+            on_event(Event::Prefill { done, total });
+        }
+        Ok(first)
+    }
+
+    /// One round after another until something ends the generation.
+    fn rounds(
+        &mut self,
+        request: &Request,
+        first: TokenId,
+        limit: usize,
+        sampler: &mut Sampler,
+        output: &mut Output,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<FinishReason, EngineError> {
+        let mut token = first;
+        if limit == 0 {
+            return Ok(FinishReason::Length);
+        }
+        loop {
+            if output.push(token, on_event) {
+                return Ok(FinishReason::Stop);
+            }
+            if output.tokens.len() == limit {
+                return Ok(FinishReason::Length);
+            }
+            if request.cancel.is_cancelled() {
+                return Ok(FinishReason::Cancelled);
+            }
+            let mut sequence = self.sequence();
+            token = sampler.sample(sequence.decode(&[token])?);
+            sequence.accept(1);
+        }
+    }
+}
+
+/// The output of one generation as it grows.
+struct Output {
+    detokenizer: Detokenizer,
+    stops: StopTexts,
+    ends: Vec<TokenId>,
+    tokens: Vec<TokenId>,
+    text: String,
+}
+
+impl Output {
+    /// Takes in a token; returns whether the generation ends with it.
+    fn push(&mut self, token: TokenId, on_event: &mut dyn FnMut(Event<'_>)) -> bool {
+        self.tokens.push(token);
+        if self.ends.contains(&token) {
+            return true;
+        }
+        let (certain, stopped) = self.stops.push(&self.detokenizer.push(token));
+        self.emit(&certain, on_event);
+        if stopped {
+            // What the detokenizer still holds comes after the stop text.
+            self.detokenizer.finish();
+        }
+        stopped
+    }
+
+    /// Gives out what was held back.
+    fn flush(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
+        let rest = self.detokenizer.finish();
+        let (mut certain, stopped) = self.stops.push(&rest);
+        if !stopped {
+            certain.push_str(&self.stops.finish());
+        }
+        self.emit(&certain, on_event);
+    }
+
+    fn emit(&mut self, text: &str, on_event: &mut dyn FnMut(Event<'_>)) {
+        if !text.is_empty() {
+            self.text.push_str(text);
+            on_event(Event::Text(text));
+        }
+    }
+}
+
+/// The context: as asked for, or what the model was made for within a part of the memory.
+fn choose_context(
+    graph: &Graph,
+    weights: u64,
+    wanted: Option<usize>,
+) -> Result<usize, EngineError> {
+    let most = graph.limits.context;
+    let per_token = bytes_per_token(graph);
+    let available = memory::available();
+    match wanted {
+        Some(wanted) if wanted > most => Err(EngineError::ContextBeyondModel { wanted, most }),
+        Some(wanted) => {
+            let context_memory = per_token * wanted as u64;
+            match available {
+                Some(available) if weights + context_memory > available => {
+                    Err(EngineError::Memory {
+                        needed: (weights + context_memory) >> 20,
+                        weights: weights >> 20,
+                        context_memory: context_memory >> 20,
+                        context: wanted,
+                        available: available >> 20,
+                    })
+                }
+                _ => Ok(wanted.max(1)),
+            }
+        }
+        None => {
+            let room =
+                available.unwrap_or(u64::MAX).saturating_sub(weights) / DEFAULT_CONTEXT_SHARE;
+            let fits = (room / per_token.max(1)).min(DEFAULT_CONTEXT as u64) as usize;
+            Ok(most.min(fits).max(1))
+        }
+    }
+}
+
+/// Bytes of keys and values of one token, over all layers.
+fn bytes_per_token(graph: &Graph) -> u64 {
+    let element = key_value_type(graph).bytes() as u64;
+    let bytes = |id| match graph.value(id).state() {
+        Some(StateKind::KeyValue { heads, head_dim }) => (2 * heads * head_dim) as u64 * element,
+        _ => 0,
+    };
+    graph.states().map(bytes).sum()
+}

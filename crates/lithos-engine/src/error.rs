@@ -1,0 +1,95 @@
+//! What can go wrong, one line each.
+
+use lithos_cpu::{CpuError, LaunchError};
+use lithos_graph::InterpreterError;
+use lithos_model::ModelError;
+use lithos_model::text::TextError;
+use thiserror::Error;
+
+/// Why a model cannot be opened or a request not be served.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// The model cannot be opened.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// Its tokenizer or template cannot be used.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The tokenizer could not be loaded when the model was opened.
+    #[error("{0}")]
+    NoText(String),
+    /// The backend cannot run the model.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    /// A pass failed.
+    #[error("a pass failed: {0}")]
+    Launch(#[from] LaunchError),
+    /// The oracle refused.
+    #[error(transparent)]
+    Interpreter(#[from] InterpreterError),
+    /// Nothing to continue.
+    #[error("the prompt is empty: there is nothing to continue")]
+    EmptyPrompt,
+    /// The prompt leaves no room.
+    #[error(
+        "the prompt has {prompt} tokens, and the context holds {context}: shorten the prompt or raise the context"
+    )]
+    ContextTooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Positions of the context.
+        context: usize,
+    },
+    /// More context than the model has positions.
+    #[error("a context of {wanted} was asked for, and the model was made for {most} positions")]
+    ContextBeyondModel {
+        /// Positions asked for.
+        wanted: usize,
+        /// Positions that the model was made for.
+        most: usize,
+    },
+    /// More memory than the machine has.
+    #[error(
+        "the model needs {needed} MB ({weights} MB of weights, {context_memory} MB for a context of {context}), and this machine has {available} MB available: lower the context"
+    )]
+    Memory {
+        /// In all.
+        needed: u64,
+        /// Weights.
+        weights: u64,
+        /// Keys, values and states.
+        context_memory: u64,
+        /// Positions.
+        context: usize,
+        /// Memory available.
+        available: u64,
+    },
+    /// A sampling parameter out of its range.
+    #[error("{0}")]
+    Sampling(String),
+    /// A token id past the vocabulary.
+    #[error("token id {token} is outside the vocabulary of {vocabulary}")]
+    TokenOutsideVocabulary {
+        /// The id.
+        token: u32,
+        /// Tokens of the vocabulary.
+        vocabulary: usize,
+    },
+    /// A chunk of no rows.
+    #[error("a prefill chunk must have at least one row")]
+    EmptyChunk,
+}
+
+impl EngineError {
+    /// Whether the request was at fault, not the engine or the model.
+    pub fn is_bad_request(&self) -> bool {
+        matches!(
+            self,
+            EngineError::EmptyPrompt
+                | EngineError::ContextTooLong { .. }
+                | EngineError::Sampling(_)
+                | EngineError::TokenOutsideVocabulary { .. }
+                | EngineError::Text(TextError::Chat(_) | TextError::NoTemplate { .. })
+        )
+    }
+}

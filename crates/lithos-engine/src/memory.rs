@@ -1,0 +1,16 @@
+//! How much memory there is.
+
+/// Bytes that can be had without swapping, if the system says.
+#[cfg(target_os = "linux")]
+pub(crate) fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Bytes that can be had without swapping, if the system says.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn available() -> Option<u64> {
+    None
+}

@@ -1,0 +1,296 @@
+//! From logits to a token.
+//!
+//! The order is the usual one (as in Hugging Face transformers and llama.cpp): penalties and bias on the logits, then temperature,
+//! then top-k, top-p and min-p, then a draw. Temperature 0 takes the largest logit after penalties and bias.
+
+use std::collections::HashMap;
+
+use lithos_model::text::{GenerationDefaults, TokenId};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// How tokens are chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    /// 0 for the most likely token.
+    pub temperature: f32,
+    /// Keep this many most likely tokens; 0 for all.
+    pub top_k: usize,
+    /// Keep the most likely tokens that together reach this probability; 1 for all.
+    pub top_p: f32,
+    /// Drop tokens less likely than this times the most likely; 0 for none.
+    pub min_p: f32,
+    /// Divides positive and multiplies negative logits of tokens seen before (Keskar et al., CTRL); 1 for none.
+    pub repetition_penalty: f32,
+    /// Subtracted from logits of generated tokens.
+    pub presence_penalty: f32,
+    /// Subtracted from logits of generated tokens, once for each time.
+    pub frequency_penalty: f32,
+    /// Added to the logits of these tokens.
+    pub logit_bias: Vec<(TokenId, f32)>,
+    /// Seed of the draws; `None` for a fresh one.
+    pub seed: Option<u64>,
+}
+
+impl Sampling {
+    /// The most likely token, always.
+    pub fn greedy() -> Self {
+        Sampling {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+            seed: None,
+        }
+    }
+
+    /// What a checkpoint's `generation_config.json` asks for; greedy where it does not sample.
+    pub fn from_defaults(defaults: &GenerationDefaults) -> Self {
+        let greedy = Sampling::greedy();
+        let sample = defaults.do_sample.unwrap_or(false);
+        Sampling {
+            temperature: if sample { defaults.temperature.unwrap_or(1.0) } else { 0.0 },
+            top_k: defaults.top_k.unwrap_or(0) as usize,
+            top_p: defaults.top_p.unwrap_or(1.0),
+            min_p: defaults.min_p.unwrap_or(0.0),
+            repetition_penalty: defaults.repetition_penalty.unwrap_or(1.0),
+            presence_penalty: defaults.presence_penalty.unwrap_or(0.0),
+            frequency_penalty: defaults.frequency_penalty.unwrap_or(0.0),
+            ..greedy
+        }
+    }
+
+    /// Checks that every parameter is in its range.
+    ///
+    /// # Errors
+    /// One line that names the parameter, its value and its range.
+    pub fn validate(&self) -> Result<(), String> {
+        let within = |name: &str, value: f32, low: f32, high: f32| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{name} is {value}: it must be between {low} and {high}"))
+            }
+        };
+        within("temperature", self.temperature, 0.0, 100.0)?;
+        within("top_p", self.top_p, 0.0, 1.0)?;
+        within("min_p", self.min_p, 0.0, 1.0)?;
+        within("repetition_penalty", self.repetition_penalty, 0.01, 100.0)?;
+        within("presence_penalty", self.presence_penalty, -100.0, 100.0)?;
+        within("frequency_penalty", self.frequency_penalty, -100.0, 100.0)?;
+        for (token, bias) in &self.logit_bias {
+            within(&format!("logit_bias of token {token}"), *bias, -1000.0, 1000.0)?;
+        }
+        Ok(())
+    }
+
+    fn changes_logits(&self) -> bool {
+        self.repetition_penalty != 1.0
+            || self.presence_penalty != 0.0
+            || self.frequency_penalty != 0.0
+            || !self.logit_bias.is_empty()
+    }
+}
+
+/// Chooses the tokens of one generation.
+pub struct Sampler {
+    sampling: Sampling,
+    random: StdRng,
+    /// Tokens of the prompt and the output: those that a repetition penalty counts.
+    seen: HashMap<TokenId, SeenToken>,
+    adjusted: Vec<f32>,
+    candidates: Vec<(f32, u32)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct SeenToken {
+    generated: u32,
+}
+
+impl Sampler {
+    /// A sampler for a generation after `prompt`.
+    pub fn new(sampling: Sampling, prompt: &[TokenId]) -> Self {
+        let seed = sampling.seed.unwrap_or_else(|| rand::rng().random());
+        Sampler {
+            random: StdRng::seed_from_u64(seed),
+            seen: prompt.iter().map(|token| (*token, SeenToken::default())).collect(),
+            sampling,
+            adjusted: Vec::new(),
+            candidates: Vec::new(),
+        }
+    }
+
+    /// Chooses a token for logits `[vocabulary]`.
+    pub fn sample(&mut self, logits: &[f32]) -> TokenId {
+        let mut adjusted = std::mem::take(&mut self.adjusted);
+        let logits = if self.sampling.changes_logits() {
+            adjusted.clear();
+            adjusted.extend_from_slice(logits);
+            self.adjust(&mut adjusted);
+            &adjusted[..]
+        } else {
+            logits
+        };
+        let token =
+            if self.sampling.temperature == 0.0 { largest(logits) } else { self.draw(logits) };
+        self.adjusted = adjusted;
+        self.seen.entry(token).or_default().generated += 1;
+        token
+    }
+
+    fn adjust(&self, logits: &mut [f32]) {
+        let Sampling { repetition_penalty, presence_penalty, frequency_penalty, .. } =
+            self.sampling;
+        for (token, seen) in &self.seen {
+            let Some(logit) = logits.get_mut(token.index()) else { continue };
+            *logit = if *logit > 0.0 {
+                *logit / repetition_penalty
+            } else {
+                *logit * repetition_penalty
+            };
+            if seen.generated > 0 {
+                *logit -= presence_penalty + frequency_penalty * seen.generated as f32;
+            }
+        }
+        for (token, bias) in &self.sampling.logit_bias {
+            if let Some(logit) = logits.get_mut(token.index()) {
+                *logit += bias;
+            }
+        }
+    }
+
+    fn draw(&mut self, logits: &[f32]) -> TokenId {
+        let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
+        let maximum = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        self.candidates.clear();
+        // Below this a token's weight vanishes in f32 sums; leaving such tokens out makes sorting cheap.
+        let floor = maximum - 40.0 * temperature;
+        let kept = logits.iter().enumerate().filter(|(_, logit)| **logit >= floor);
+        self.candidates
+            .extend(kept.map(|(id, logit)| (((logit - maximum) / temperature).exp(), id as u32)));
+        let filters = top_k > 0 || top_p < 1.0;
+        if filters {
+            self.candidates.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        }
+        if top_k > 0 {
+            self.candidates.truncate(top_k);
+        }
+        if top_p < 1.0 {
+            let total: f32 = self.candidates.iter().map(|(weight, _)| weight).sum();
+            let mut reached = 0.0;
+            let keep = self.candidates.iter().position(|(weight, _)| {
+                reached += weight;
+                reached >= top_p * total
+            });
+            self.candidates.truncate(keep.map_or(self.candidates.len(), |last| last + 1));
+        }
+        if min_p > 0.0 {
+            // The most likely token has weight one.
+            self.candidates.retain(|(weight, _)| *weight >= min_p);
+        }
+        let total: f32 = self.candidates.iter().map(|(weight, _)| weight).sum();
+        let mut left = self.random.random::<f32>() * total;
+        for (weight, id) in &self.candidates {
+            left -= weight;
+            if left < 0.0 {
+                return TokenId(*id);
+            }
+        }
+        // Rounding can leave a crumb; and logits without a finite value leave no candidate at all.
+        self.candidates.last().map_or_else(|| largest(logits), |(_, id)| TokenId(*id))
+    }
+}
+
+/// The token of the largest logit; of equal ones the first. NaN never wins.
+pub fn largest(logits: &[f32]) -> TokenId {
+    let mut best = 0;
+    for (id, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] || logits[best].is_nan() {
+            best = id;
+        }
+    }
+    TokenId(best as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frequencies(sampling: Sampling, logits: &[f32], draws: usize) -> Vec<f64> {
+        let mut sampler = Sampler::new(Sampling { seed: Some(7), ..sampling }, &[]);
+        let mut counts = vec![0usize; logits.len()];
+        for _ in 0..draws {
+            sampler.seen.clear();
+            counts[sampler.sample(logits).index()] += 1;
+        }
+        counts.iter().map(|count| *count as f64 / draws as f64).collect()
+    }
+
+    fn logits_of(probabilities: &[f32]) -> Vec<f32> {
+        probabilities.iter().map(|p| p.ln()).collect()
+    }
+
+    #[test]
+    fn draws_follow_the_distribution() {
+        let logits = logits_of(&[0.5, 0.3, 0.15, 0.05]);
+        let plain = Sampling { temperature: 1.0, ..Sampling::greedy() };
+        let seen = frequencies(plain.clone(), &logits, 40_000);
+        for (seen, wanted) in seen.iter().zip([0.5, 0.3, 0.15, 0.05]) {
+            assert!((seen - wanted).abs() < 0.01, "{seen} against {wanted}");
+        }
+        // Temperature one half squares the odds.
+        let cold = frequencies(Sampling { temperature: 0.5, ..plain }, &logits, 40_000);
+        let total = 0.25 + 0.09 + 0.0225 + 0.0025;
+        assert!((cold[0] - 0.25 / total).abs() < 0.01);
+    }
+
+    #[test]
+    fn filters_drop_the_tail() {
+        let logits = logits_of(&[0.5, 0.3, 0.15, 0.05]);
+        let plain = Sampling { temperature: 1.0, ..Sampling::greedy() };
+        let top_k = frequencies(Sampling { top_k: 2, ..plain.clone() }, &logits, 4000);
+        assert_eq!((top_k[2], top_k[3]), (0.0, 0.0));
+        let top_p = frequencies(Sampling { top_p: 0.79, ..plain.clone() }, &logits, 4000);
+        assert!(top_p[1] > 0.0 && top_p[2] == 0.0);
+        let min_p = frequencies(Sampling { min_p: 0.2, ..plain }, &logits, 4000);
+        assert!(min_p[2] > 0.0 && min_p[3] == 0.0);
+    }
+
+    #[test]
+    fn penalties_and_bias_move_the_choice() {
+        let logits = [2.0, 1.5, -1.0];
+        let penalised = Sampling { repetition_penalty: 2.0, ..Sampling::greedy() };
+        let mut sampler = Sampler::new(penalised, &[TokenId(0)]);
+        assert_eq!(sampler.sample(&logits), TokenId(1));
+        let present = Sampling { presence_penalty: 1.0, ..Sampling::greedy() };
+        let mut sampler = Sampler::new(present, &[TokenId(0)]);
+        // Presence counts generated tokens, not those of the prompt.
+        assert_eq!(sampler.sample(&logits), TokenId(0));
+        assert_eq!(sampler.sample(&logits), TokenId(1));
+        let biased = Sampling { logit_bias: vec![(TokenId(2), 9.0)], ..Sampling::greedy() };
+        assert_eq!(Sampler::new(biased, &[]).sample(&logits), TokenId(2));
+    }
+
+    #[test]
+    fn a_seed_repeats_the_draws() {
+        let logits = logits_of(&[0.4, 0.3, 0.2, 0.1]);
+        let sampling = Sampling { temperature: 1.0, seed: Some(3), ..Sampling::greedy() };
+        let run = || -> Vec<TokenId> {
+            let mut sampler = Sampler::new(sampling.clone(), &[]);
+            (0..50).map(|_| sampler.sample(&logits)).collect()
+        };
+        assert_eq!(run(), run());
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_named() {
+        let wrong = Sampling { top_p: 1.5, ..Sampling::greedy() };
+        assert!(wrong.validate().unwrap_err().contains("top_p"));
+        let wrong = Sampling { temperature: f32::NAN, ..Sampling::greedy() };
+        assert!(wrong.validate().is_err());
+    }
+}

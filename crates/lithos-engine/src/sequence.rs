@@ -1,0 +1,161 @@
+//! The passes of one slot: what it has taken in, and how it takes in more.
+
+use lithos_compiler::{MAX_DECODE_ROWS, SlotRows, StepState};
+use lithos_model::text::TokenId;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+
+/// What a slot has taken in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot {
+    /// Committed tokens.
+    pub(crate) tokens: Vec<TokenId>,
+    /// Position that the recurrent state stands at; up to the committed position the log has the rest.
+    pub(crate) state_position: usize,
+    /// Key/value pages.
+    pub(crate) pages: Vec<u32>,
+    /// Rows of the last decode pass that are not yet accepted or rejected.
+    pub(crate) undecided: Vec<TokenId>,
+}
+
+/// One slot of an engine, to run passes on.
+pub struct Sequence<'e> {
+    engine: &'e mut Engine,
+    slot: usize,
+}
+
+impl<'e> Sequence<'e> {
+    pub(crate) fn new(engine: &'e mut Engine, slot: usize) -> Self {
+        Sequence { engine, slot }
+    }
+
+    /// Tokens committed so far.
+    pub fn tokens(&self) -> &[TokenId] {
+        &self.engine.slots[self.slot].tokens
+    }
+
+    /// Empties the slot.
+    pub fn reset(&mut self) {
+        let slot = &mut self.engine.slots[self.slot];
+        self.engine.pages.release(&mut slot.pages);
+        *slot = Slot::default();
+        self.engine.backend.reset(self.slot);
+    }
+
+    /// Takes in tokens through prefill passes, whose chunks end at multiples of the chunk size, and hands the logits of the last
+    /// `logit_rows` tokens to `visit`, each with the token's index among `tokens`.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the tokens do not fit or a pass failed.
+    pub fn prefill(
+        &mut self,
+        tokens: &[TokenId],
+        logit_rows: usize,
+        mut visit: impl FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        self.make_room(tokens)?;
+        let mut taken = 0;
+        while taken < tokens.len() {
+            let chunk = self.next_chunk(tokens.len() - taken);
+            self.prefill_chunk(&tokens[taken..taken + chunk])?;
+            let first_wanted = tokens.len().saturating_sub(logit_rows).max(taken);
+            self.visit_rows(taken, chunk, first_wanted - taken, &mut visit)?;
+            taken += chunk;
+        }
+        Ok(())
+    }
+
+    /// Rows up to the next multiple of the chunk size, or all that are left.
+    pub(crate) fn next_chunk(&self, left: usize) -> usize {
+        let chunk = self.engine.backend.chunk();
+        (chunk - self.tokens().len() % chunk).min(left)
+    }
+
+    /// Takes in one chunk without logits. There must be room.
+    pub(crate) fn prefill_chunk(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
+        let step = StepState::single(self.rows(tokens.len()), 0);
+        self.engine.backend.prefill(&step, &ids(tokens))?;
+        let slot = &mut self.engine.slots[self.slot];
+        slot.tokens.extend_from_slice(tokens);
+        slot.state_position = slot.tokens.len();
+        Ok(())
+    }
+
+    /// Visits logits of rows `first..count` of the chunk that was taken in last, whose first token has index `base`.
+    pub(crate) fn visit_rows(
+        &mut self,
+        base: usize,
+        count: usize,
+        first: usize,
+        visit: &mut impl FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        let vocabulary = self.engine.vocabulary();
+        let mut row = first;
+        while row < count {
+            let rows = (count - row).min(MAX_DECODE_ROWS);
+            let mut step = StepState::single(self.rows(count), rows);
+            step.logit_first_row = row as u32;
+            self.engine.backend.prefill_head(&step)?;
+            for (index, logits) in self.engine.backend.logits().chunks(vocabulary).enumerate() {
+                visit(base + row + index, logits);
+            }
+            row += rows;
+        }
+        Ok(())
+    }
+
+    /// Runs up to [`MAX_DECODE_ROWS`] tokens as one decode pass and returns their logits `[tokens, vocabulary]`. None is
+    /// committed until [`Sequence::accept`].
+    ///
+    /// # Errors
+    /// [`EngineError`] if the tokens do not fit or the pass failed.
+    pub fn decode(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
+        self.make_room(tokens)?;
+        let tokens = &tokens[..tokens.len().min(MAX_DECODE_ROWS)];
+        let step = StepState::single(self.rows(tokens.len()), tokens.len());
+        self.engine.backend.decode(&step, &ids(tokens))?;
+        let slot = &mut self.engine.slots[self.slot];
+        slot.state_position = slot.tokens.len();
+        slot.undecided = tokens.to_vec();
+        Ok(self.engine.backend.logits())
+    }
+
+    /// Commits the first `count` rows of the last decode pass and forgets the others.
+    pub fn accept(&mut self, count: usize) {
+        let slot = &mut self.engine.slots[self.slot];
+        let undecided = std::mem::take(&mut slot.undecided);
+        slot.tokens.extend(undecided.into_iter().take(count));
+    }
+
+    /// Checks that the tokens fit and extends the slot's pages for them.
+    pub(crate) fn make_room(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
+        let vocabulary = self.engine.vocabulary();
+        if let Some(token) = tokens.iter().find(|token| token.index() >= vocabulary) {
+            return Err(EngineError::TokenOutsideVocabulary { token: token.0, vocabulary });
+        }
+        let context = self.engine.context();
+        let slot = &mut self.engine.slots[self.slot];
+        let wanted = slot.tokens.len() + tokens.len();
+        if wanted > context || !self.engine.pages.grow(&mut slot.pages, wanted) {
+            return Err(EngineError::ContextTooLong { prompt: wanted, context });
+        }
+        self.engine.backend.set_pages(self.slot, &slot.pages);
+        Ok(())
+    }
+
+    fn rows(&self, rows: usize) -> SlotRows {
+        let slot = &self.engine.slots[self.slot];
+        SlotRows {
+            slot: self.slot as u32,
+            first_row: 0,
+            rows: rows as u32,
+            position: slot.tokens.len() as u32,
+            state_position: slot.state_position as u32,
+        }
+    }
+}
+
+fn ids(tokens: &[TokenId]) -> Vec<u32> {
+    tokens.iter().map(|token| token.0).collect()
+}
