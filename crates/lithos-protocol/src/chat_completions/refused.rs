@@ -1,0 +1,141 @@
+//! Fields that ask for what is not there. To ignore them would change the answer without a word, so they are refused by
+//! name; values that ask for nothing (`null`, `false`, 0, an empty list) pass.
+
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::fields::Fields;
+
+/// Refused whenever they ask for anything.
+const REFUSED: [(&str, &str); 17] = [
+    ("tools", "tools cannot be called yet"),
+    ("functions", "functions cannot be called yet"),
+    ("function_call", "functions cannot be called yet"),
+    ("audio", "there is no audio output"),
+    ("logprobs", "log probabilities are not given out yet"),
+    ("top_logprobs", "log probabilities are not given out yet"),
+    ("web_search_options", "there is no web search"),
+    ("continue_final_message", "an assistant's message cannot be continued"),
+    ("echo", "the prompt is not repeated in the answer"),
+    ("min_tokens", "a least number of tokens cannot be asked for"),
+    ("grammar", CONSTRAINED),
+    ("json_schema", CONSTRAINED),
+    ("structured_outputs", CONSTRAINED),
+    ("guided_json", CONSTRAINED),
+    ("guided_regex", CONSTRAINED),
+    ("guided_choice", CONSTRAINED),
+    ("guided_grammar", CONSTRAINED),
+];
+const CONSTRAINED: &str = "the form of an answer cannot be prescribed yet";
+
+/// Refuses a request that asks for what is not there.
+pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
+    for (name, reason) in REFUSED {
+        let asks = fields.value(name).is_some_and(|value| match (name, &value) {
+            ("function_call", value) => value != "none" && value != "auto",
+            _ => asks_for_something(&value),
+        });
+        if asks {
+            return Err(refused(name, reason));
+        }
+    }
+    for name in ["n", "best_of"] {
+        let count: Option<u64> = fields.take(name, "a whole number")?;
+        match count {
+            None | Some(1) => {}
+            Some(0) => {
+                return Err(ApiError::invalid(name, format!("{name} is 0: it must be 1")));
+            }
+            Some(count) => {
+                let reason = format!("{name} is {count}, and only one answer is made");
+                return Err(refused(name, &reason));
+            }
+        }
+    }
+    if let Some(format) = fields.value("response_format") {
+        let mut format = Fields::new(format, "response_format")?;
+        let kind: Option<String> = format.take("type", "a text")?;
+        if kind.as_deref() != Some("text") {
+            return Err(refused("response_format", CONSTRAINED));
+        }
+    }
+    let choice = fields.value("tool_choice");
+    if choice.is_some_and(|choice| choice != "none" && choice != "auto") {
+        return Err(refused("tool_choice", "tools cannot be called yet"));
+    }
+    let modalities: Option<Vec<String>> = fields.take("modalities", "a list of texts")?;
+    if modalities.is_some_and(|list| list.iter().any(|modality| modality != "text")) {
+        return Err(refused("modalities", "answers are text only"));
+    }
+    Ok(())
+}
+
+fn asks_for_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(entries) => !entries.is_empty(),
+    }
+}
+
+fn refused(name: &str, reason: &str) -> ApiError {
+    ApiError::unsupported(name, format!("{name} is not supported: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refuse(name: &str, value: Value) -> Option<ApiError> {
+        let mut fields = Fields::new(json!({ name: value }), "").unwrap();
+        refuse_unsupported(&mut fields).err()
+    }
+
+    #[test]
+    fn what_would_change_the_answer_is_refused_by_name() {
+        for (name, value) in [
+            ("n", json!(2)),
+            ("best_of", json!(3)),
+            ("tools", json!([{"type": "function"}])),
+            ("functions", json!([{"name": "f"}])),
+            ("function_call", json!({"name": "f"})),
+            ("tool_choice", json!("required")),
+            ("tool_choice", json!({"type": "function"})),
+            ("response_format", json!({"type": "json_object"})),
+            ("audio", json!({"voice": "x"})),
+            ("modalities", json!(["text", "audio"])),
+            ("logprobs", json!(true)),
+            ("top_logprobs", json!(2)),
+            ("guided_json", json!({"type": "object"})),
+        ] {
+            let error = refuse(name, value.clone()).unwrap_or_else(|| panic!("{name}: {value}"));
+            assert_eq!((error.status, error.param.as_deref()), (400, Some(name)));
+            assert_eq!(error.code, Some("unsupported_value"));
+            assert!(error.message.contains(name));
+        }
+    }
+
+    #[test]
+    fn what_asks_for_nothing_passes() {
+        for (name, value) in [
+            ("n", json!(1)),
+            ("tools", json!([])),
+            ("tool_choice", json!("auto")),
+            ("tool_choice", json!("none")),
+            ("function_call", json!("none")),
+            ("response_format", json!({"type": "text"})),
+            ("modalities", json!(["text"])),
+            ("logprobs", json!(false)),
+            ("top_logprobs", json!(0)),
+            ("parallel_tool_calls", json!(true)),
+            ("service_tier", json!("auto")),
+        ] {
+            assert_eq!(refuse(name, value), None, "{name}");
+        }
+    }
+}

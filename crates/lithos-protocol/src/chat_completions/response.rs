@@ -1,0 +1,126 @@
+//! An answer in one piece.
+
+use serde::Serialize;
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// The model ended it, or a stop text did.
+    Stop,
+    /// The limit of tokens or of the context did.
+    Length,
+}
+
+/// How many tokens an exchange had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    prompt_tokens: usize,
+    completion_tokens: usize,
+    total_tokens: usize,
+    prompt_tokens_details: PromptDetails,
+    completion_tokens_details: CompletionDetails,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct PromptDetails {
+    cached_tokens: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct CompletionDetails {
+    reasoning_tokens: usize,
+}
+
+impl Usage {
+    /// Counts of an exchange. `cached` tokens are part of `prompt`: they were taken over from an earlier request.
+    pub fn new(prompt: usize, cached: usize, completion: usize) -> Self {
+        Usage {
+            prompt_tokens: prompt,
+            completion_tokens: completion,
+            total_tokens: prompt + completion,
+            prompt_tokens_details: PromptDetails { cached_tokens: cached },
+            completion_tokens_details: CompletionDetails { reasoning_tokens: 0 },
+        }
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        self.prompt_tokens
+    }
+
+    /// Tokens of the answer.
+    pub fn completion_tokens(&self) -> usize {
+        self.completion_tokens
+    }
+}
+
+/// An answer, as it is sent where no stream was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChatCompletion {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: [Choice; 1],
+    usage: Usage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Choice {
+    index: u32,
+    message: Message,
+    logprobs: Option<()>,
+    finish_reason: FinishReason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Message {
+    role: &'static str,
+    content: String,
+    refusal: Option<()>,
+}
+
+impl ChatCompletion {
+    /// An answer with its id (`chatcmpl-…`), its time in seconds since 1970, and the model that gave it.
+    pub fn new(
+        id: impl Into<String>,
+        created: u64,
+        model: impl Into<String>,
+        text: impl Into<String>,
+        finish: FinishReason,
+        usage: Usage,
+    ) -> Self {
+        let message = Message { role: "assistant", content: text.into(), refusal: None };
+        ChatCompletion {
+            id: id.into(),
+            object: "chat.completion",
+            created,
+            model: model.into(),
+            choices: [Choice { index: 0, message, logprobs: None, finish_reason: finish }],
+            usage,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_is_openais() {
+        let usage = Usage::new(10, 4, 3);
+        let answer = ChatCompletion::new("chatcmpl-1", 9, "m", "hi", FinishReason::Stop, usage);
+        assert_eq!(
+            serde_json::to_string(&answer).unwrap(),
+            concat!(
+                r#"{"id":"chatcmpl-1","object":"chat.completion","created":9,"model":"m","#,
+                r#""choices":[{"index":0,"message":{"role":"assistant","content":"hi","refusal":null},"#,
+                r#""logprobs":null,"finish_reason":"stop"}],"#,
+                r#""usage":{"prompt_tokens":10,"completion_tokens":3,"total_tokens":13,"#,
+                r#""prompt_tokens_details":{"cached_tokens":4},"#,
+                r#""completion_tokens_details":{"reasoning_tokens":0}}}"#
+            )
+        );
+    }
+}

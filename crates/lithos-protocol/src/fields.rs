@@ -1,0 +1,88 @@
+//! Reading the fields of a JSON object, with errors that name the field.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+
+/// The fields of one object, taken out one by one.
+pub(crate) struct Fields {
+    map: Map<String, Value>,
+    /// Path of the object in the request, empty for the request itself.
+    path: String,
+}
+
+impl Fields {
+    /// The fields of `value`, which stands at `path`.
+    pub(crate) fn new(value: Value, path: &str) -> Result<Self, ApiError> {
+        match value {
+            Value::Object(map) => Ok(Fields { map, path: path.to_owned() }),
+            other => {
+                let place = if path.is_empty() { "the body" } else { path };
+                let message = format!("{place} must be an object, but is {}", kind(&other));
+                let error = ApiError::bad_request(message).with_code("invalid_type");
+                Err(if path.is_empty() { error } else { error.with_param(path) })
+            }
+        }
+    }
+
+    /// The path of a field.
+    pub(crate) fn path(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// Takes a field as JSON. `null` counts as absent.
+    pub(crate) fn value(&mut self, name: &str) -> Option<Value> {
+        self.map.remove(name).filter(|value| !value.is_null())
+    }
+
+    /// Takes a field as a type that `expected` describes.
+    pub(crate) fn take<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        expected: &str,
+    ) -> Result<Option<T>, ApiError> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let found = kind(&value);
+        serde_json::from_value(value)
+            .map(Some)
+            .map_err(|_| wrong_type(self.path(name), expected, found))
+    }
+
+    /// Takes a number within `low..=high`.
+    pub(crate) fn number(
+        &mut self,
+        name: &str,
+        low: f32,
+        high: f32,
+    ) -> Result<Option<f32>, ApiError> {
+        let number: Option<f32> = self.take(name, "a number")?;
+        match number {
+            Some(value) if !(low..=high).contains(&value) => {
+                let message = format!("{name} is {value}: it must be between {low} and {high}");
+                Err(ApiError::invalid(self.path(name), message))
+            }
+            number => Ok(number),
+        }
+    }
+}
+
+/// The error for a field of the wrong type.
+pub(crate) fn wrong_type(path: String, expected: &str, found: &str) -> ApiError {
+    let message = format!("{path} must be {expected}, but is {found}");
+    ApiError::bad_request(message).with_param(path).with_code("invalid_type")
+}
+
+/// What a JSON value is, in words. It never quotes the value, which may be private.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(number) if number.is_f64() => "a fraction",
+        Value::Number(number) if number.is_u64() => "a whole number",
+        Value::Number(_) => "a negative number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
