@@ -68,8 +68,9 @@ impl States {
             match *graph.value(id).state().expect("listed as a state") {
                 StateKind::KeyValue { heads, head_dim } => {
                     let geometry = KvGeometry { kv_heads: heads, head_dim, element };
-                    KvPool::new(&mut [], geometry)?;
                     let memory = Memory::zeroed(pages * geometry.page_bytes());
+                    // SAFETY: that many pages were just allocated; the handle only checks the geometry.
+                    unsafe { KvPool::from_raw_parts(memory.start, pages, geometry)? };
                     states.key_values.insert(id, (geometry, memory));
                 }
                 StateKind::ConvolutionHistory { channels, .. } => {
@@ -174,11 +175,6 @@ impl States {
         let start = memory.floats(slot as usize * HISTORY_ROWS * channels + first);
         // SAFETY: inside the slot's part; the caller answers for writers.
         unsafe { Rows::from_raw_parts(start, HISTORY_ROWS, width, *channels) }
-    }
-
-    /// Shape of a delta-rule state.
-    pub(crate) fn delta_shape(&self, id: ValueId) -> GdnShape {
-        self.deltas[&id].0
     }
 
     /// Columns `first..first + width` of one head's state in a slot, and the slot's log.
