@@ -5,11 +5,10 @@ mod mixers_support;
 use lithos_cpu::mixers::activation;
 use lithos_cpu::mixers::convolution::{self, HISTORY_ROWS};
 use lithos_cpu::mixers::norm::{self, RmsNorm};
-use lithos_cpu::mixers::rotary::{
-    self, Llama3Scaling, RotaryError, RotaryRows, RotaryTable, YarnScaling,
-};
+use lithos_cpu::mixers::rotary::{self, RotaryRows, RotaryTable};
 use lithos_cpu::mixers::{Heads, Rows, RowsMut};
 use lithos_cpu::simd::Isa;
+use lithos_graph::{Rotary, RotaryScaling};
 use mixers_support::*;
 
 fn reference_norm(x: &[f32], weight: &[f32], offset: f64, epsilon: f64) -> Vec<f64> {
@@ -272,7 +271,8 @@ fn rotary_turns_halves_and_leaves_the_rest() {
     let positions = [0u32, 1, 77, 4096, 262_143];
     for (dim, rotary_dim) in [(64, 64), (64, 16), (256, 64), (128, 128), (32, 20), (80, 80)] {
         let theta = 1e7;
-        let table = RotaryTable::plain(theta, rotary_dim).unwrap();
+        let rotary = Rotary { dim: rotary_dim, theta, scaling: RotaryScaling::None };
+        let table = RotaryTable::from_frequencies(&rotary.frequencies(), 1.0);
         let mut angles = RotaryRows::new();
         angles.set(&table, positions);
         let heads = Heads { count: 3, dim, first: 2, stride: dim + 8 };
@@ -301,68 +301,6 @@ fn rotary_turns_halves_and_leaves_the_rest() {
         let changed = got.iter().zip(&x).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
         assert!(changed <= (positions.len() - 1) * 3 * rotary_dim, "only rotated elements change");
     }
-}
-
-#[test]
-fn llama3_frequencies() {
-    let scaling = Llama3Scaling {
-        factor: 32.0,
-        low_frequency_factor: 1.0,
-        high_frequency_factor: 4.0,
-        original_context: 8192.0,
-    };
-    let plain = RotaryTable::plain(5e5, 64).unwrap();
-    let table = RotaryTable::llama3(5e5, 64, scaling).unwrap();
-    let wavelength = |f: f32| 2.0 * std::f64::consts::PI / f64::from(f);
-    let (mut kept, mut blended, mut stretched) = (0, 0, 0);
-    for (&base, &new) in plain.inverse_frequencies().iter().zip(table.inverse_frequencies()) {
-        let ratio = f64::from(base) / f64::from(new);
-        if wavelength(base) < 2048.0 {
-            assert_eq!(base, new);
-            kept += 1;
-        } else if wavelength(base) > 8192.0 {
-            assert!((ratio - 32.0).abs() < 1e-4);
-            stretched += 1;
-        } else {
-            assert!(ratio > 1.0 && ratio < 32.0, "{ratio}");
-            blended += 1;
-        }
-    }
-    assert!(kept > 0 && blended > 0 && stretched > 0);
-    assert_eq!(table.attention_factor(), 1.0);
-}
-
-#[test]
-fn yarn_frequencies() {
-    let scaling = YarnScaling {
-        factor: 32.0,
-        original_context: 8192.0,
-        beta_fast: 32.0,
-        beta_slow: 1.0,
-        attention_factor: None,
-    };
-    let plain = RotaryTable::plain(1e7, 128).unwrap();
-    let table = RotaryTable::yarn(1e7, 128, scaling).unwrap();
-    // c(32) = 128 ln(8192 / (64 pi)) / (2 ln 1e7) = 14.7; c(1) = 28.5.
-    for (i, (&base, &new)) in
-        plain.inverse_frequencies().iter().zip(table.inverse_frequencies()).enumerate()
-    {
-        let ramp = ((i as f64 - 14.0) / 15.0).clamp(0.0, 1.0);
-        let want = f64::from(base) * (ramp / 32.0 + 1.0 - ramp);
-        assert!((f64::from(new) / want - 1.0).abs() < 1e-6, "frequency {i}");
-    }
-    assert!((table.attention_factor() - 1.346_573_6).abs() < 1e-6);
-    let mut cosine = [0.0; 64];
-    table.fill(0, &mut cosine, &mut [0.0; 64]);
-    assert_eq!(cosine, [table.attention_factor(); 64]);
-}
-
-#[test]
-fn rotary_refuses_bad_parameters() {
-    assert_eq!(RotaryTable::plain(1e4, 7), Err(RotaryError::Width { rotary_dim: 7 }));
-    assert_eq!(RotaryTable::plain(1e4, 0), Err(RotaryError::Width { rotary_dim: 0 }));
-    let error = RotaryTable::plain(-1.0, 8).unwrap_err().to_string();
-    assert_eq!(error, "rotary embedding: theta = -1 is not a positive finite number");
 }
 
 /// The convolution's equation over a whole sequence, in f64.

@@ -65,6 +65,8 @@ impl Oracle {
             if at_once {
                 self.last.extend(interpreter.run(&mut state, rows)?);
             } else {
+                // All of them may be rejected, so the state before them is kept too.
+                kept.insert(position, state.clone());
                 for token in rows {
                     self.last.extend(interpreter.run(&mut state, &[*token])?);
                     kept.insert(state.position, state.clone());

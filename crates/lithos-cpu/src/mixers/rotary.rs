@@ -1,10 +1,6 @@
 //! Rotary position embedding: pairs of a head's elements turned by an angle that grows with the
 //! position (Su et al. 2021, in the half-split layout of GPT-NeoX).
 
-use std::f64::consts::PI;
-
-use thiserror::Error;
-
 use super::activation::{load, store};
 use super::view::{Heads, RowsMut};
 use crate::simd::{Isa, Kernel, LANES, Simd};
@@ -16,53 +12,6 @@ pub struct RotaryTable {
     attention_factor: f32,
 }
 
-/// Stretching of the frequencies as in Llama 3.1 (Hugging Face transformers, rope type `llama3`).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Llama3Scaling {
-    /// How many times longer the context becomes.
-    pub factor: f64,
-    /// Wavelengths above `original / low` are stretched by the whole factor.
-    pub low_frequency_factor: f64,
-    /// Wavelengths below `original / high` are kept.
-    pub high_frequency_factor: f64,
-    /// Context length of the pre-training.
-    pub original_context: f64,
-}
-
-/// Stretching of the frequencies as in YaRN (Peng et al. 2023; transformers, rope type `yarn`).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct YarnScaling {
-    /// How many times longer the context becomes.
-    pub factor: f64,
-    /// Context length of the pre-training.
-    pub original_context: f64,
-    /// Frequencies with more turns than this over the original context are kept (32).
-    pub beta_fast: f64,
-    /// Frequencies with fewer turns than this are stretched by the whole factor (1).
-    pub beta_slow: f64,
-    /// Multiplies cosine and sine; `0.1 ln(factor) + 1` if absent.
-    pub attention_factor: Option<f64>,
-}
-
-/// Why a rotary embedding cannot be made.
-#[derive(Debug, Error, PartialEq)]
-pub enum RotaryError {
-    /// The rotated width is odd or zero.
-    #[error("rotary embedding: rotated width {rotary_dim} is not a positive even number")]
-    Width {
-        /// The width asked for.
-        rotary_dim: usize,
-    },
-    /// A parameter is not a positive finite number.
-    #[error("rotary embedding: {name} = {value} is not a positive finite number")]
-    Parameter {
-        /// The parameter's name.
-        name: &'static str,
-        /// Its value.
-        value: f64,
-    },
-}
-
 /// Cosines and sines of the positions of one pass, `[T][rotary_dim / 2]`, shared by all heads and
 /// layers with the same table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,95 +21,7 @@ pub struct RotaryRows {
     sines: Vec<f32>,
 }
 
-fn positive(name: &'static str, value: f64) -> Result<(), RotaryError> {
-    if value.is_finite() && value > 0.0 {
-        Ok(())
-    } else {
-        Err(RotaryError::Parameter { name, value })
-    }
-}
-
-/// `theta^(-2i / dim)` for `i` in `0 .. dim / 2`.
-fn base_frequencies(theta: f64, rotary_dim: usize) -> Result<Vec<f64>, RotaryError> {
-    if rotary_dim == 0 || !rotary_dim.is_multiple_of(2) {
-        return Err(RotaryError::Width { rotary_dim });
-    }
-    positive("theta", theta)?;
-    Ok((0..rotary_dim / 2).map(|i| theta.powf(-2.0 * i as f64 / rotary_dim as f64)).collect())
-}
-
 impl RotaryTable {
-    /// Plain frequencies `theta^(-2i / rotary_dim)` over the first `rotary_dim` elements of a head.
-    ///
-    /// # Errors
-    /// If the width is not a positive even number or `theta` not a positive number.
-    pub fn plain(theta: f64, rotary_dim: usize) -> Result<Self, RotaryError> {
-        Ok(Self::from_frequencies(&base_frequencies(theta, rotary_dim)?, 1.0))
-    }
-
-    /// Frequencies stretched as in Llama 3.1: long wavelengths by the factor, short ones not, those
-    /// between by a blend.
-    ///
-    /// # Errors
-    /// As [`RotaryTable::plain`], or if a parameter of the scaling is not a positive number.
-    pub fn llama3(
-        theta: f64,
-        rotary_dim: usize,
-        scaling: Llama3Scaling,
-    ) -> Result<Self, RotaryError> {
-        let Llama3Scaling {
-            factor,
-            low_frequency_factor: low,
-            high_frequency_factor: high,
-            original_context,
-        } = scaling;
-        positive("factor", factor)?;
-        positive("low_freq_factor", low)?;
-        positive("high_freq_factor", high)?;
-        positive("original_max_position_embeddings", original_context)?;
-        let stretched = base_frequencies(theta, rotary_dim)?.into_iter().map(|frequency| {
-            let wavelength = 2.0 * PI / frequency;
-            if wavelength > original_context / low {
-                frequency / factor
-            } else if wavelength < original_context / high {
-                frequency
-            } else {
-                let smooth = (original_context / wavelength - low) / (high - low);
-                frequency * ((1.0 - smooth) / factor + smooth)
-            }
-        });
-        Ok(Self::from_frequencies(&stretched.collect::<Vec<_>>(), 1.0))
-    }
-
-    /// Frequencies stretched as in YaRN: a linear ramp between kept and stretched ones.
-    ///
-    /// # Errors
-    /// As [`RotaryTable::plain`], or if a parameter of the scaling is not a positive number.
-    pub fn yarn(theta: f64, rotary_dim: usize, scaling: YarnScaling) -> Result<Self, RotaryError> {
-        positive("factor", scaling.factor)?;
-        positive("original_max_position_embeddings", scaling.original_context)?;
-        positive("beta_fast", scaling.beta_fast)?;
-        positive("beta_slow", scaling.beta_slow)?;
-        let base = base_frequencies(theta, rotary_dim)?;
-        let width = rotary_dim as f64;
-        let dimension_of_turns = |turns: f64| {
-            width * (scaling.original_context / (2.0 * PI * turns)).ln() / (2.0 * theta.ln())
-        };
-        let low = dimension_of_turns(scaling.beta_fast).floor().max(0.0);
-        let high = dimension_of_turns(scaling.beta_slow).ceil().min(width - 1.0);
-        // The same guard against a ramp of no width as in transformers.
-        let run = if high == low { 0.001 } else { high - low };
-        let stretched = base.into_iter().enumerate().map(|(i, frequency)| {
-            let ramp = ((i as f64 - low) / run).clamp(0.0, 1.0);
-            frequency / scaling.factor * ramp + frequency * (1.0 - ramp)
-        });
-        let attention_factor = scaling.attention_factor.unwrap_or_else(|| {
-            if scaling.factor > 1.0 { 0.1 * scaling.factor.ln() + 1.0 } else { 1.0 }
-        });
-        positive("attention_factor", attention_factor)?;
-        Ok(Self::from_frequencies(&stretched.collect::<Vec<_>>(), attention_factor as f32))
-    }
-
     /// A table of given angular frequencies in radians per position, cosines and sines scaled by `attention_factor`.
     pub fn from_frequencies(frequencies: &[f64], attention_factor: f32) -> Self {
         let inverse_frequencies = frequencies.iter().map(|&frequency| frequency as f32).collect();
