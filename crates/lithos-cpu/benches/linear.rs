@@ -16,7 +16,7 @@ use lithos_format::{Blocks, Codes, Encoding, ScaleType};
 /// More than the caches of common processors hold.
 const FOOTPRINT: usize = 96 << 20;
 
-/// Weights of arbitrary bits; small scales keep the sums finite.
+/// Weights of arbitrary bits; the scales' bits are a small normal number in each of the narrow types.
 struct Pattern {
     cols: usize,
     encoding: Encoding,
@@ -40,18 +40,19 @@ impl WeightSource for Pattern {
             Codes::I8 => 0xFF,
         };
         for (index, code) in out.iter_mut().enumerate() {
-            *code = (row.wrapping_mul(2_654_435_761).wrapping_add(index * 40_503) >> 5) as u8 & mask;
+            *code =
+                (row.wrapping_mul(2_654_435_761).wrapping_add(index * 40_503) >> 5) as u8 & mask;
         }
     }
     fn unpack_scales(&self, _row: usize, out: &mut [u32]) {
-        out.fill(0x20);
+        out.fill(0x2020);
     }
     fn unpack_biases(&self, _row: usize, out: &mut [u32]) {
-        out.fill(0x20);
+        out.fill(0x2020);
     }
 }
 
-pub fn encodings() -> Vec<(&'static str, Encoding)> {
+fn encodings() -> Vec<(&'static str, Encoding)> {
     let plain = |codes| Encoding { codes, zero_point: 0, blocks: None };
     let blocks = |codes, zero_point, cols, scale, bias| Encoding {
         codes,
@@ -73,7 +74,7 @@ pub fn encodings() -> Vec<(&'static str, Encoding)> {
 }
 
 /// Matrices of one shape, together larger than the caches.
-pub fn matrices(rows: usize, cols: usize, encoding: Encoding, footprint: usize) -> Vec<Packed> {
+fn matrices(rows: usize, cols: usize, encoding: Encoding, footprint: usize) -> Vec<Packed> {
     let layout = Layout::for_encoding(rows, cols, &encoding).expect("a layout that kernels read");
     let source = Pattern { cols, encoding };
     let count = footprint.div_ceil(layout.bytes());
@@ -88,7 +89,7 @@ pub fn matrices(rows: usize, cols: usize, encoding: Encoding, footprint: usize) 
 }
 
 /// Reads a plane and does next to nothing with it.
-pub struct Read<'a>(pub &'a [u8]);
+struct Read<'a>(&'a [u8]);
 
 impl Kernel for Read<'_> {
     type Output = i32;
@@ -107,12 +108,12 @@ impl Kernel for Read<'_> {
     }
 }
 
-pub struct Activations {
+struct Activations {
     operand: Operand,
     rows: usize,
 }
 
-pub fn activations(isa: Isa, packed: &Packed, rows: usize) -> Activations {
+fn activations(isa: Isa, packed: &Packed, rows: usize) -> Activations {
     let cols = packed.layout().cols();
     let x: Vec<f32> = (0..rows * cols).map(|i| ((i * 7919) % 1000) as f32 / 500.0 - 1.0).collect();
     let operand = Operand::new(rows, cols);
@@ -122,7 +123,7 @@ pub fn activations(isa: Isa, packed: &Packed, rows: usize) -> Activations {
     Activations { operand, rows }
 }
 
-pub fn multiply(isa: Isa, matrices: &[Packed], x: &Activations, out: &mut [f32]) {
+fn multiply(isa: Isa, matrices: &[Packed], x: &Activations, out: &mut [f32]) {
     for packed in matrices {
         let rows = packed.layout().rows();
         let view = OutputView::new(out, x.rows, rows, rows);

@@ -132,14 +132,17 @@ impl<const ROWS: usize, const BIAS: bool> Kernel for MultiplyIntegers<ROWS, BIAS
                     unit_cols,
                     self.zero_point,
                 );
-                for pair in 0..unit_cols / 2 {
-                    let w = s.load_i32(weights);
-                    weights = weights.add(4 * TILE_ROWS);
-                    for (r, total) in total.iter_mut().enumerate() {
-                        let a =
-                            activation_pair(s, q.byte_add(r * self.record.stride).add(2 * pair));
-                        *total = s.madd(*total, w, a);
+                // Eight columns are written out, so that the rows' addresses are computed once for them.
+                for eight in 0..unit_cols / 8 {
+                    let q = q.add(8 * eight);
+                    for pair in 0..4 {
+                        let w = s.load_i32(weights.add(4 * TILE_ROWS * pair));
+                        for (r, total) in total.iter_mut().enumerate() {
+                            let a = q.byte_add(r * self.record.stride).add(2 * pair);
+                            *total = s.madd(*total, w, activation_pair(s, a));
+                        }
                     }
+                    weights = weights.add(16 * TILE_ROWS);
                 }
                 let d = s.load(scales);
                 let bias = if BIAS { Some(s.load(biases)) } else { None };

@@ -47,7 +47,11 @@ impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> Kernel
             let mut group = 0;
             while unit < units {
                 let d = load_scales(s, tile.scale_type, tile.scales_of(group));
-                let bias = if BIAS { Some(load_scales(s, tile.bias_type, tile.biases_of(group))) } else { None };
+                let bias = if BIAS {
+                    Some(load_scales(s, tile.bias_type, tile.biases_of(group)))
+                } else {
+                    None
+                };
                 s.prefetch(tile.scales_of(group).wrapping_add(PREFETCH_AHEAD / 4));
                 for _ in 0..units_per_group {
                     let at = tile.codes.add(unit * unit_bytes);
