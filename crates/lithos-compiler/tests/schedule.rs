@@ -33,7 +33,7 @@ fn delta_mixer(b: &mut GraphBuilder, layer: usize, h: ValueId) -> ValueId {
     b.scope(Some(layer), Part::Mixer);
     let norm = b.array(format!("norm.{layer}"), &[HIDDEN]);
     let x = b.rms_norm("norm", h, norm, 1e-6, 1.0);
-    let mut project = |b: &mut GraphBuilder, name: &str, rows| {
+    let project = |b: &mut GraphBuilder, name: &str, rows| {
         let matrix = matrix(b, format!("{name}.{layer}"), rows, HIDDEN);
         b.linear(name, x, matrix)
     };
@@ -60,7 +60,7 @@ fn attention_mixer(b: &mut GraphBuilder, layer: usize, h: ValueId) -> ValueId {
     b.scope(Some(layer), Part::Mixer);
     let norm = b.array(format!("norm.{layer}"), &[HIDDEN]);
     let x = b.rms_norm("norm", h, norm, 1e-6, 1.0);
-    let mut project = |b: &mut GraphBuilder, name: &str, rows| {
+    let project = |b: &mut GraphBuilder, name: &str, rows| {
         let matrix = matrix(b, format!("{name}.{layer}"), rows, HIDDEN);
         b.linear(name, x, matrix)
     };

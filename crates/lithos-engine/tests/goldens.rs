@@ -1,77 +1,24 @@
 //! Both backends against reference values of an independent implementation: at every fusion level, in any chunking, as passes of
 //! several rows, and after rolling back to any accepted prefix.
 
-use std::path::PathBuf;
+mod support;
 
-use lithos_engine::{
-    BackendKind, Engine, EngineOptions, Fusion, Isa, MAX_DECODE_ROWS, TokenId, largest,
-};
-use lithos_format::Checkpoint;
+use lithos_engine::{Engine, EngineOptions, Fusion, Isa, MAX_DECODE_ROWS, TokenId, largest};
+use support::{Reference, cpu, decoded, folder, interpreter, prefilled, reference};
 
 const F32_FAMILIES: [&str; 3] = ["tiny_qwen35", "tiny_qwen3", "tiny_llama3"];
 
 /// Largest difference of a logit from the reference, for F32 weights.
 const TOLERANCE: f32 = 2e-4;
 
-struct Reference {
-    ids: Vec<TokenId>,
-    logits: Vec<f32>,
-}
-
-fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens").join(name)
-}
-
-fn reference(name: &str) -> Reference {
-    let file = folder(name).join("reference.safetensors");
-    let stored = Checkpoint::open_safetensors_file(&file).expect("the reference opens");
-    let values = |tensor: &str| stored.tensor(tensor).expect(tensor).to_f32().expect("decodes");
-    let ids = values("ids").into_iter().map(|id| TokenId(id as u32)).collect();
-    Reference { ids, logits: values("logits") }
-}
-
 fn open(name: &str, options: EngineOptions) -> Engine {
     Engine::open(&folder(name), options).expect("the model opens")
-}
-
-fn cpu(fusion: Fusion) -> EngineOptions {
-    EngineOptions { fusion, threads: Some(2), context: Some(512), ..EngineOptions::default() }
-}
-
-fn interpreter() -> EngineOptions {
-    EngineOptions { backend: BackendKind::Interpreter, ..cpu(Fusion::None) }
 }
 
 fn every_backend() -> Vec<EngineOptions> {
     let mut options: Vec<_> = Fusion::ALL.into_iter().map(cpu).collect();
     options.push(interpreter());
     options
-}
-
-/// Logits of all tokens through prefill passes.
-fn prefilled(engine: &mut Engine, ids: &[TokenId]) -> Vec<f32> {
-    let mut logits = Vec::new();
-    let mut sequence = engine.sequence();
-    sequence.reset();
-    sequence
-        .prefill(ids, ids.len(), |index, row| {
-            assert_eq!(index * row.len(), logits.len(), "rows come in order");
-            logits.extend_from_slice(row);
-        })
-        .expect("prefill runs");
-    logits
-}
-
-/// Logits of all tokens through decode passes of `rows` rows, all accepted.
-fn decoded(engine: &mut Engine, ids: &[TokenId], rows: usize) -> Vec<f32> {
-    let mut logits = Vec::new();
-    let mut sequence = engine.sequence();
-    sequence.reset();
-    for ids in ids.chunks(rows) {
-        logits.extend_from_slice(sequence.decode(ids).expect("decode runs"));
-        sequence.accept(ids.len());
-    }
-    logits
 }
 
 fn assert_close(found: &[f32], wanted: &[f32], vocabulary: usize, what: &str) {
