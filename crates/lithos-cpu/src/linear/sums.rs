@@ -21,7 +21,7 @@ use super::stream::{StreamFloats, StreamIntegers};
 use crate::simd::{Isa, Kernel, Simd};
 
 /// Tiles of float codes that one row streams at once, so that enough independent sums are in flight.
-const TILES_AT_ONCE: usize = 2;
+const TILES_AT_ONCE: usize = 4;
 
 /// One matrix times some rows of an operand.
 pub(super) struct Product<'a> {

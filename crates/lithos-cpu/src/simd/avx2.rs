@@ -261,7 +261,7 @@ impl Simd for Avx2 {
         unsafe {
             // Sign extension puts the sign into bits 15 and 14 after the shift; a binary16 wants it in bit 15 only.
             let wide = _mm256_slli_epi16::<7>(_mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast())));
-            let halves = _mm256_and_si256(wide, _mm256_set1_epi16(0xBFFF_u16 as i16));
+            let halves = _mm256_and_si256(wide, _mm256_set1_epi32(0xBFFF_BFFF_u32 as i32));
             [
                 _mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
                 _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(halves)),

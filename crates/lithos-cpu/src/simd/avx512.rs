@@ -210,7 +210,7 @@ impl Simd for Avx512 {
         let codes = unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast())) };
         // Sign extension puts the sign into bits 15 and 14 after the shift; a binary16 wants it in bit 15 only.
         let wide = op!(_mm256_slli_epi16::<7>(codes));
-        let keep = op!(_mm256_set1_epi16(0xBFFF_u16 as i16));
+        let keep = op!(_mm256_set1_epi32(0xBFFF_BFFF_u32 as i32));
         let halves = op!(_mm256_and_si256(wide, keep));
         op!(_mm512_cvtph_ps(halves))
     }
