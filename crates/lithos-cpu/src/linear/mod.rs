@@ -23,10 +23,13 @@
 //!
 //! One row streams the weights and decodes them in registers, with as few operations per weight as possible. Up to
 //! [`FEW_ROWS`] rows decode in registers too, for as many rows at a time as registers hold. More rows decode a panel of
-//! a tile into the first-level cache and multiply it there, so that decoding is shared by up to [`ROWS_PER_BLOCK`] rows.
+//! a tile into the first-level cache and multiply it there, so that decoding is shared by up to [`ROWS_PER_BLOCK`] rows;
+//! where the processor has a tile matrix unit (AMX), integer codes are multiplied by it.
 
 mod codes;
 mod few_rows;
+#[cfg(target_arch = "x86_64")]
+mod matrix_tiles;
 mod operand;
 mod panel;
 mod stream;

@@ -48,6 +48,9 @@ pub(super) struct RecordLayout {
     pub(super) sums: usize,
     /// Sums of the fixed point values, one `i32` per half block.
     pub(super) half_sums: usize,
+    /// The high bytes of the fixed point values, then the low ones; within 8 columns as 0, 4, 1, 5, 2, 6, 3, 7. Only
+    /// written for instruction sets with tiles.
+    pub(super) bytes: usize,
 }
 
 /// Below this a block's largest value counts as zero, so that the reciprocal of its scale stays finite.
@@ -69,12 +72,14 @@ impl OperandKind {
                 let scaled_sums = scales + 4 * blocks;
                 let sums = scaled_sums + 4 * blocks;
                 let half_sums = sums + 4 * blocks;
+                let bytes = (half_sums + 8 * blocks).next_multiple_of(64);
                 RecordLayout {
-                    stride: line(half_sums + 8 * blocks),
+                    stride: line(bytes + 2 * padded_cols),
                     scales,
                     scaled_sums,
                     sums,
                     half_sums,
+                    bytes,
                 }
             }
             Self::Float => {
@@ -85,6 +90,7 @@ impl OperandKind {
                     scaled_sums: end,
                     sums: end,
                     half_sums: end,
+                    bytes: end,
                 }
             }
         }
@@ -110,7 +116,8 @@ impl Operand {
         self.capacity
     }
 
-    /// Prepares `rows` of `input`. All rows of one use must be prepared with the same kind and columns.
+    /// Prepares `rows` of `input`. All rows of one use must be prepared with the same kind and columns, and for the
+    /// instruction set that multiplies them.
     ///
     /// A block that holds an infinity or NaN becomes NaN, so that every output of its row is NaN.
     ///
@@ -139,9 +146,14 @@ impl Operand {
             // SAFETY: the record is inside the area, by the assertion above.
             let to = unsafe { self.base.add(row * record.stride) };
             match kind {
-                OperandKind::Fixed16 => {
-                    isa.run(ToFixed16 { x, cols: input.cols(), padded_cols, record, to })
-                }
+                OperandKind::Fixed16 => isa.run(ToFixed16 {
+                    x,
+                    cols: input.cols(),
+                    padded_cols,
+                    record,
+                    to,
+                    bytes: isa.has_tiles(),
+                }),
                 OperandKind::Float => {
                     // SAFETY: the input row has `cols` floats and the record room for `padded_cols`.
                     unsafe {
@@ -184,12 +196,14 @@ impl std::fmt::Debug for Operand {
 }
 
 /// Turns one row into fixed point.
-struct ToFixed16 {
-    x: *const f32,
-    cols: usize,
-    padded_cols: usize,
-    record: RecordLayout,
-    to: *mut u8,
+pub(super) struct ToFixed16 {
+    pub(super) x: *const f32,
+    pub(super) cols: usize,
+    pub(super) padded_cols: usize,
+    pub(super) record: RecordLayout,
+    pub(super) to: *mut u8,
+    /// Whether the byte planes are written.
+    pub(super) bytes: bool,
 }
 
 impl Kernel for ToFixed16 {
@@ -227,6 +241,10 @@ impl Kernel for ToFixed16 {
                 // SAFETY: the record has room for `padded_cols` 16-bit values at its start.
                 unsafe { s.store_low_halves(self.to.cast::<u16>().add(col + half * LANES), q) };
             }
+            if self.bytes {
+                // SAFETY: the record has room for two planes of `padded_cols` bytes, and the block's values are written.
+                unsafe { self.split_bytes(col) };
+            }
             let sum = half_sums[0].wrapping_add(half_sums[1]);
             let RecordLayout { scales, scaled_sums, sums, half_sums: halves_at, .. } = self.record;
             // SAFETY: the record has room for these values per block at these offsets, each aligned to 4 bytes.
@@ -236,6 +254,30 @@ impl Kernel for ToFixed16 {
                 self.to.add(sums).cast::<i32>().add(block).write(sum);
                 self.to.add(halves_at).cast::<i32>().add(2 * block).write(half_sums[0]);
                 self.to.add(halves_at).cast::<i32>().add(2 * block + 1).write(half_sums[1]);
+            }
+        }
+    }
+}
+
+impl ToFixed16 {
+    /// Writes the high and low bytes of the block of fixed point values from column `col` on.
+    ///
+    /// # Safety
+    /// The record must have its full size, and these values must be written.
+    #[inline(always)]
+    unsafe fn split_bytes(&self, col: usize) {
+        const LOW: u64 = 0x00FF_00FF_00FF_00FF;
+        for eight in (col..col + BLOCK_COLS).step_by(8) {
+            // SAFETY: the caller's promise is the same.
+            unsafe {
+                let values = self.to.cast::<u16>().add(eight).cast::<u64>();
+                let first = u64::from_le(values.read_unaligned());
+                let second = u64::from_le(values.add(1).read_unaligned());
+                let high = (first >> 8 & LOW) | (second & !LOW);
+                let low = (first & LOW) | (second & LOW) << 8;
+                let to = self.to.add(self.record.bytes + eight);
+                to.cast::<u64>().write_unaligned(high.to_le());
+                to.add(self.padded_cols).cast::<u64>().write_unaligned(low.to_le());
             }
         }
     }

@@ -27,6 +27,65 @@ pub(super) struct Panel {
     biases: [f32; PANEL_UNITS * TILE_ROWS],
 }
 
+impl Panel {
+    /// Where the weights are.
+    ///
+    /// # Safety
+    /// `panel` must point to a panel, which may be uninitialised.
+    #[inline(always)]
+    pub(super) unsafe fn weights(panel: *const Self) -> *mut u8 {
+        // SAFETY: the caller's promise is the same.
+        unsafe { (&raw const (*panel).weights).cast::<u8>().cast_mut() }
+    }
+
+    /// Decodes the scales and biases of the units in columns `start..end` of a tile.
+    ///
+    /// # Safety
+    /// `panel` must point to a panel that is the caller's alone; the columns must be in the tile and at most a panel.
+    #[inline(always)]
+    pub(super) unsafe fn decode_scales<S: Simd>(
+        panel: *mut Self,
+        s: S,
+        tile: &Tile,
+        start: usize,
+        end: usize,
+    ) {
+        let unit_cols = tile.unit_cols();
+        // SAFETY: the caller's promise is the same.
+        unsafe {
+            let mut scales = (&raw mut (*panel).scales).cast::<f32>();
+            let mut biases = (&raw mut (*panel).biases).cast::<f32>();
+            for unit in start / unit_cols..end / unit_cols {
+                let group = unit * unit_cols / tile.group_cols;
+                s.store(scales, load_scales(s, tile.scale_type, tile.scales_of(group)));
+                scales = scales.add(TILE_ROWS);
+                if tile.bias_type.is_some() {
+                    s.store(biases, load_scales(s, tile.bias_type, tile.biases_of(group)));
+                    biases = biases.add(TILE_ROWS);
+                }
+            }
+        }
+    }
+
+    /// The decoded scales and, where there are any, biases of the panel's unit `unit`.
+    ///
+    /// # Safety
+    /// The unit's scales (and biases) must have been decoded.
+    #[inline(always)]
+    pub(super) unsafe fn scales<S: Simd, const BIAS: bool>(
+        panel: *const Self,
+        s: S,
+        unit: usize,
+    ) -> (S::F, Option<S::F>) {
+        // SAFETY: the caller's promise is the same.
+        unsafe {
+            let scales = (&raw const (*panel).scales).cast::<f32>().add(unit * TILE_ROWS);
+            let biases = (&raw const (*panel).biases).cast::<f32>().add(unit * TILE_ROWS);
+            (s.load(scales), if BIAS { Some(s.load(biases)) } else { None })
+        }
+    }
+}
+
 /// Decodes columns `start..end` of a tile of integer codes.
 pub(super) struct DecodeIntegers<C> {
     pub(super) tile: Tile,
@@ -42,27 +101,16 @@ impl<C: IntegerCodes> Kernel for DecodeIntegers<C> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let tile = self.tile;
-        let unit_cols = tile.unit_cols();
         // SAFETY: the columns are in the tile, at most a panel of them, and whole units; the panel is ours alone.
         unsafe {
-            let mut to = (&raw mut (*self.panel).weights).cast::<u8>();
+            let mut to = Panel::weights(self.panel);
             for eight in self.start / 8..self.end / 8 {
                 for pair in C::pairs(s, tile.codes.add(eight * C::BYTES)) {
                     s.store_i32(to, pair);
                     to = to.add(4 * TILE_ROWS);
                 }
             }
-            let mut scales = (&raw mut (*self.panel).scales).cast::<f32>();
-            let mut biases = (&raw mut (*self.panel).biases).cast::<f32>();
-            for unit in self.start / unit_cols..self.end / unit_cols {
-                let group = unit * unit_cols / tile.group_cols;
-                s.store(scales, load_scales(s, tile.scale_type, tile.scales_of(group)));
-                scales = scales.add(TILE_ROWS);
-                if tile.bias_type.is_some() {
-                    s.store(biases, load_scales(s, tile.bias_type, tile.biases_of(group)));
-                    biases = biases.add(TILE_ROWS);
-                }
-            }
+            Panel::decode_scales(self.panel, s, &tile, self.start, self.end);
         }
     }
 }
@@ -83,7 +131,7 @@ impl<C: FloatCodes> Kernel for DecodeFloats<C> {
     fn run<S: Simd>(self, s: S) {
         // SAFETY: the columns are in the tile and at most a panel of them; the panel is ours alone.
         unsafe {
-            let mut to = (&raw mut (*self.panel).weights).cast::<f32>();
+            let mut to = Panel::weights(self.panel).cast::<f32>();
             for step in self.start / 2..self.end / 2 {
                 for column in C::columns(s, self.tile.codes.add(step * C::BYTES)) {
                     s.store(to, column);
@@ -119,9 +167,7 @@ impl<const ROWS: usize, const BIAS: bool> Kernel for MultiplyIntegers<ROWS, BIAS
         let first_unit = self.start / unit_cols;
         // SAFETY: the panel holds the units of its columns, as do the records of all rows.
         unsafe {
-            let mut weights = (&raw const (*self.panel).weights).cast::<u8>();
-            let mut scales = (&raw const (*self.panel).scales).cast::<f32>();
-            let mut biases = (&raw const (*self.panel).biases).cast::<f32>();
+            let mut weights = Panel::weights(self.panel).cast_const();
             for unit in first_unit..self.end / unit_cols {
                 let q = self.rows.cast::<i16>().add(unit * unit_cols);
                 let mut total = zero_point_sums::<S, ROWS>(
@@ -144,9 +190,7 @@ impl<const ROWS: usize, const BIAS: bool> Kernel for MultiplyIntegers<ROWS, BIAS
                     }
                     weights = weights.add(16 * TILE_ROWS);
                 }
-                let d = s.load(scales);
-                let bias = if BIAS { Some(s.load(biases)) } else { None };
-                (scales, biases) = (scales.add(TILE_ROWS), biases.add(TILE_ROWS));
+                let (d, bias) = Panel::scales::<S, BIAS>(self.panel, s, unit - first_unit);
                 add_unit(
                     s,
                     &self.record,
@@ -183,7 +227,7 @@ impl<const ROWS: usize> Kernel for MultiplyFloats<ROWS> {
     fn run<S: Simd>(self, s: S) {
         // SAFETY: the panel and the records of all rows hold the columns; `sums` has 16 floats per row.
         unsafe {
-            let weights = (&raw const (*self.panel).weights).cast::<f32>();
+            let weights = Panel::weights(self.panel).cast_const().cast::<f32>();
             let x = self.rows.cast::<f32>().add(self.start);
             let mut acc = [s.zero(); ROWS];
             for (row, acc) in acc.iter_mut().enumerate() {

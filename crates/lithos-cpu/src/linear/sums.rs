@@ -12,6 +12,8 @@ use super::codes::{
     Bf16, E2m1, E4m3, F16, F32, FloatCodes, I8, IntegerCodes, Tile, U4, zero_point,
 };
 use super::few_rows::{FewRowsFloats, FewRowsIntegers};
+#[cfg(target_arch = "x86_64")]
+use super::matrix_tiles::{DecodeBytes, MultiplyTiles};
 use super::operand::{Operand, OperandKind, RecordLayout};
 use super::panel::{
     DecodeFloats, DecodeIntegers, FLOAT_PANEL_COLS, INTEGER_PANEL_COLS, MultiplyFloats,
@@ -141,6 +143,8 @@ impl<'a> Product<'a> {
                         with_rows!(ROWS = rows.len(), one of [1 2 3 4 5 6 7 8] => part.few_rows_integers::<C, BIAS, ROWS>());
                     }
                 }
+                #[cfg(target_arch = "x86_64")]
+                _ if self.isa.has_tiles() => self.integer_matrix_tiles::<C, BIAS>(part),
                 _ => self.integer_panels::<C, BIAS>(part),
             }
         }
@@ -166,6 +170,36 @@ impl<'a> Product<'a> {
                 let part = unsafe { self.part(tile, whole.sums, rows.start) };
                 with_rows!(ROWS = rows.len(), one of [1 2 3 4 5 6 7 8 9 10 11 12] => part.multiply_integers::<BIAS, ROWS>(columns));
             }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn integer_matrix_tiles<C: IntegerCodes, const BIAS: bool>(&self, whole: Part) {
+        let mut panel = MaybeUninit::<Panel>::uninit();
+        let Part { isa, tile, zero_point, record, rows, sums } = whole;
+        // SAFETY: there is room for the sums of all rows.
+        unsafe { sums.write_bytes(0, self.rows * TILE_ROWS) };
+        for start in (0..tile.cols).step_by(INTEGER_PANEL_COLS) {
+            let end = (start + INTEGER_PANEL_COLS).min(tile.cols);
+            isa.run(DecodeBytes::<C> {
+                tile,
+                start,
+                end,
+                panel: panel.as_mut_ptr(),
+                codes: PhantomData,
+            });
+            isa.run(MultiplyTiles::<BIAS> {
+                panel: panel.as_ptr(),
+                zero_point,
+                start,
+                end,
+                unit_cols: tile.unit_cols(),
+                padded_cols: tile.cols,
+                record,
+                rows,
+                row_count: self.rows,
+                sums,
+            });
         }
     }
 
