@@ -137,3 +137,70 @@ fn reuse_gives_the_same_answer() {
     assert_eq!(without.reused_tokens, 0);
     assert_eq!(with.tokens, without.tokens);
 }
+
+#[test]
+fn cancelling_ends_within_a_round() {
+    let Some(path) = model() else { return };
+    let mut engine = open(&path, EngineOptions::default());
+    let tokenizer = engine.text().expect("text").tokenizer().clone();
+    let prompt = tokenizer.encode("Once upon a time", SpecialTokens::AsText).expect("encodes");
+    let request = Request { max_tokens: Some(200), ignore_end: true, ..Request::new(prompt) };
+    let cancel = request.cancel.clone();
+    let mut pieces = 0;
+    let completion = engine
+        .generate(&request, &mut |event| {
+            if matches!(event, lithos_engine::Event::Text(_)) {
+                pieces += 1;
+                if pieces == 3 {
+                    cancel.cancel();
+                }
+            }
+        })
+        .expect("ends in order");
+    assert_eq!(completion.finish, FinishReason::Cancelled);
+    assert!(completion.tokens.len() < 8, "{} tokens", completion.tokens.len());
+    // Cancelled before it began: nothing is generated, and the engine goes on.
+    assert!(engine.generate(&request, &mut |_| ()).expect("ends").tokens.is_empty());
+    assert!(ask(&mut engine, "What is the capital of France?").0.contains("Paris"));
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_refused_before_any_work() {
+    let Some(path) = model() else { return };
+    let options = EngineOptions { context: Some(64), ..EngineOptions::default() };
+    let mut engine = Engine::open(&path, options).expect("the model opens");
+    let request = Request::new(vec![TokenId(28); 64]);
+    let mut events = 0;
+    let error = engine.generate(&request, &mut |_| events += 1).expect_err("refused");
+    assert!(error.is_bad_request());
+    assert!(error.to_string().contains("64 tokens"), "{error}");
+    assert_eq!(events, 0);
+    // One token less leaves room for two: the last one generated is never taken in.
+    let request = Request { ignore_end: true, ..Request::new(vec![TokenId(28); 63]) };
+    let completion = engine.generate(&request, &mut |_| ()).expect("fits");
+    assert_eq!((completion.tokens.len(), completion.finish), (2, FinishReason::Length));
+    let beyond = EngineOptions { context: Some(1 << 20), ..EngineOptions::default() };
+    let error = Engine::open(&path, beyond).err().expect("refused");
+    assert!(error.to_string().contains("8192"), "{error}");
+}
+
+#[test]
+fn a_seed_repeats_an_answer() {
+    let Some(path) = model() else { return };
+    let mut engine = open(&path, EngineOptions::default());
+    let tokenizer = engine.text().expect("text").tokenizer().clone();
+    let prompt = tokenizer.encode("The best thing about", SpecialTokens::AsText).expect("encodes");
+    let mut tokens = |seed| {
+        let sampling = lithos_engine::Sampling {
+            temperature: 0.9,
+            top_p: 0.95,
+            seed: Some(seed),
+            ..lithos_engine::Sampling::greedy()
+        };
+        let request =
+            Request { sampling, max_tokens: Some(24), ..Request::new(prompt.clone()) };
+        engine.generate(&request, &mut |_| ()).expect("generates").tokens
+    };
+    assert_eq!(tokens(1), tokens(1));
+    assert_ne!(tokens(1), tokens(2));
+}
