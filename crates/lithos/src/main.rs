@@ -1,0 +1,47 @@
+//! `lithos`: run language models from the command line.
+
+mod answer;
+mod args;
+mod commands;
+mod conversation;
+mod interrupt;
+mod memory;
+mod model;
+mod output;
+mod statistics;
+mod stream;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::output::ClosedOutput;
+
+/// What the shell is told after Ctrl-C: 128 and the number of SIGINT.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        // Whoever read our output has seen enough: that is no failure.
+        Err(error) if error.is::<ClosedOutput>() => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    output::set_verbose(cli.verbose);
+    match cli.command {
+        Command::Generate(args) => commands::generate::run(&args),
+        Command::Chat(args) => commands::chat::run(&args),
+        Command::Score(args) => commands::score::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Completions(args) => commands::completions::run(&args),
+    }
+}

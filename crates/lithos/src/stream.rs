@@ -1,0 +1,94 @@
+//! How fast this machine reads memory: the bound of decoding, which reads every weight for each token.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::Instant;
+
+use crate::memory;
+
+/// Much larger than the caches of common processors.
+const LARGEST: usize = 1 << 30;
+
+/// Still larger than most last-level caches.
+const SMALLEST: usize = 128 << 20;
+
+/// Words that are summed side by side, so that no sum waits for the one before: 128 bytes.
+const LANES: usize = 16;
+
+/// A buffer to read, and how many threads read it.
+pub struct ReadStream {
+    words: Vec<u64>,
+    threads: usize,
+}
+
+impl ReadStream {
+    /// A buffer of a gigabyte, or of a quarter of the available memory where that is less. Writing it brings its pages in.
+    pub fn new(threads: usize) -> Self {
+        let quarter = memory::available().map_or(LARGEST, |bytes| bytes as usize / 4);
+        let bytes = quarter.clamp(SMALLEST, LARGEST);
+        let words = (0..bytes as u64 / 8).collect();
+        ReadStream { words, threads: threads.max(1) }
+    }
+
+    /// Bytes of the buffer.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.words[..])
+    }
+
+    /// Reads the buffer once, each thread its part from beginning to end; returns bytes per second.
+    pub fn measure(&self) -> f64 {
+        let part = self.words.len().div_ceil(self.threads);
+        let started = Instant::now();
+        let total: u64 = thread::scope(|scope| {
+            let read = |part| scope.spawn(move || sum(part));
+            let readers: Vec<_> = self.words.chunks(part).map(read).collect();
+            readers.into_iter().filter_map(|reader| reader.join().ok()).fold(0, u64::wrapping_add)
+        });
+        black_box(total);
+        self.bytes() as f64 / started.elapsed().as_secs_f64()
+    }
+}
+
+fn sum(words: &[u64]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { sum_avx2(words) };
+    }
+    sum_lanes(words)
+}
+
+/// The same sums, in registers of 32 bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn sum_avx2(words: &[u64]) -> u64 {
+    sum_lanes(words)
+}
+
+#[inline(always)]
+fn sum_lanes(words: &[u64]) -> u64 {
+    let mut sums = [0u64; LANES];
+    let chunks = words.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (sum, word) in sums.iter_mut().zip(chunk) {
+            *sum = sum.wrapping_add(*word);
+        }
+    }
+    sums.iter().chain(rest).fold(0, |total, word| total.wrapping_add(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_read() {
+        let words: Vec<u64> =
+            (0..1003).map(|word| word * 0x9E37_79B9_7F4A_7C15 % 1_000_003).collect();
+        assert_eq!(sum(&words), words.iter().sum::<u64>());
+        let stream = ReadStream { words, threads: 3 };
+        assert_eq!(stream.bytes(), 8024);
+        assert!(stream.measure() > 0.0);
+    }
+}
