@@ -30,7 +30,7 @@ use crate::commands::serve::ServeArgs;
 )]
 pub struct Cli {
     /// Write notes (what was left out of a model, for instance) also where standard error is no terminal
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 1000)]
     pub verbose: bool,
     /// What to do.
     #[command(subcommand)]
@@ -78,7 +78,7 @@ pub struct EngineArgs {
     #[arg(long, default_value = "cpu", value_parser = backend())]
     pub backend: BackendKind,
     /// How much of a pass is one launch: one for each kind of task, for each mixer, for each layer, or one for the whole
-    /// step. The results are the same; `step` is the fastest. The interpreter has no levels
+    /// step. The answer is the same. The interpreter has no levels
     #[arg(long, default_value = "step", value_name = "LEVEL", value_parser = fusion())]
     pub fusion: Fusion,
     /// Worker threads [default: one per core]
@@ -133,16 +133,15 @@ pub struct AnswerArgs {
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
     /// Have a reasoning model think before it answers, or not [default: as its chat template says]
-    #[arg(long, value_name = "ON_OFF")]
+    #[arg(long, value_name = "SWITCH")]
     pub thinking: Option<Switch>,
 }
 
 /// On or off.
+// Comments on the values would be shown by the help, each on lines of its own.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Switch {
-    /// Yes.
     On,
-    /// No.
     Off,
 }
 

@@ -65,11 +65,9 @@ fn a_header_longer_than_any_file() {
 
 #[test]
 fn shapes_that_the_configuration_does_not_say() {
-    with_config(|config| config["intermediate_size"] = json!(320)).refused(&[
-        "model.safetensors",
-        "mlp",
-        "320",
-    ]);
+    let model = copy_of_golden("tiny_llama3");
+    edit_json(&model.path().join("config.json"), |config| config["intermediate_size"] = json!(320));
+    score(model.path()).refused(&[model.path().to_str().unwrap(), "mlp.gate_proj", "320", "256"]);
     with_config(|config| config["num_hidden_layers"] = json!(4)).refused(&["model.layers.3"]);
     with_config(|config| config["vocab_size"] = json!(513)).refused(&["embed_tokens", "513"]);
     for (key, value) in [

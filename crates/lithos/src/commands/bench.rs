@@ -28,12 +28,12 @@ const SETTLE: Duration = Duration::from_millis(5);
   lithos bench smollm2.gguf --fusion none,step --prompt-tokens 128 --gen 32 --repeat 9
   lithos bench ./Qwen3-0.6B --threads 2 --json > bench.json
 
-In each repeat every fusion level has its turn, in an order that rotates: read stream, prefill of a prompt of pseudo-random
-ids, then greedy decoding. Ratios are taken within a turn or a repeat, and their median is shown, so that a machine that
-slows down for a while changes them little. Figures are median (least..most); 1 GB is 10^9 bytes.
+In each repeat every fusion level has its turn, in an order that rotates: read stream, prefill of a prompt of \
+pseudo-random ids, then greedy decoding. Ratios are taken within a turn or a repeat, and their median is shown, so that a machine \
+that slows down for a while changes them little. Figures are median (least..most); 1 GB is 10^9 bytes.
 
-The read stream is a plain sequential read of a buffer of 1 GiB (less where memory is short) by as many threads. GB/s moved
-are the weights that a decode pass reads, times passes per second; keys and values come on top.")]
+The read stream is a plain sequential read of a buffer of 1 GiB (less where memory is short) by as many \
+threads. GB/s moved are the weights that a decode pass reads, times passes per second; keys and values come on top.")]
 pub struct BenchArgs {
     /// A Hugging Face directory or a GGUF file
     #[arg(env = "LITHOS_MODEL", hide_env_values = true)]
@@ -86,7 +86,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     measure(args, &stream, &mut variants)?;
     let report = Report { args, threads, stream_bytes: stream.bytes(), variants: &variants };
     let result = report.json();
-    output::print(&if args.json { format!("{}\n", result) } else { report.table() })?;
+    output::print(&if args.json { format!("{result}\n") } else { report.table() })?;
     Ok(ExitCode::SUCCESS)
 }
 

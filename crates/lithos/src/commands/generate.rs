@@ -64,7 +64,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     let completion = answer::stream(&mut engine, &request, streaming, Again::Exits)?;
     if args.json {
         let result = result_json(&engine, &completion, load);
-        output::print(&format!("{}\n", result))?;
+        output::print(&format!("{result}\n"))?;
     } else {
         if output::stdout_is_terminal() && !completion.text.ends_with('\n') {
             output::print("\n")?;

@@ -27,9 +27,11 @@ const SHOWN: usize = 5;
   lithos score smollm2.gguf --text book.txt --fusion none --chunk 64 --json
   lithos score ./Qwen3-0.6B --ids 1,2,3 --logits logits.safetensors
 
-A text is cut into windows of tokens, each scored from a fresh start: behind the tokens with which a document begins, if the
-model has such tokens; otherwise the first token of a window is not scored. Perplexity is e to the mean negative log-likelihood
-of the scored tokens; bits per byte is the sum of their negative log2-likelihoods over the bytes that they stand for."
+A text is cut into windows of tokens, each scored from a fresh start: behind the tokens with which a document begins, if \
+the model has such tokens; otherwise the first token of a window is not scored.
+
+Perplexity is e to the mean negative log-likelihood of the scored tokens; bits per byte is the sum of their negative \
+log2-likelihoods over the bytes that they stand for."
 )]
 pub struct ScoreArgs {
     /// A Hugging Face directory or a GGUF file
@@ -151,7 +153,7 @@ fn score_text(args: &ScoreArgs, engine: &mut Engine, text: &str) -> anyhow::Resu
             "window": window,
             "windows": windows,
         });
-        return output::print(&format!("{}\n", result));
+        return output::print(&format!("{result}\n"));
     }
     let plural = if windows == 1 { "" } else { "s" };
     output::print(&format!(
@@ -213,7 +215,7 @@ fn score_ids(args: &ScoreArgs, engine: &mut Engine) -> anyhow::Result<()> {
             "ids": ids,
             "top": tops.iter().map(|top| top_json(top, tokenizer)).collect::<Vec<_>>(),
         });
-        return output::print(&format!("{}\n", result));
+        return output::print(&format!("{result}\n"));
     }
     let mut out = String::new();
     for (position, (id, top)) in ids.iter().zip(&tops).enumerate() {

@@ -24,11 +24,12 @@ const LOG_VARIABLE: &str = "LITHOS_LOG";
   lithos serve --model ./Qwen3-0.6B --port 9000 --context 8192
   LITHOS_KEY=... lithos serve --model smollm2.gguf --host 0.0.0.0 --api-key-env LITHOS_KEY
 
+With OpenAI's Python client:
   from openai import OpenAI
   client = OpenAI(base_url=\"http://127.0.0.1:8080/v1\", api_key=\"none\")
 
-Answers POST /v1/chat/completions (streamed or not), GET /v1/models and GET /health, one request at a time, in order. Ctrl-C
-ends it. LITHOS_LOG says which log lines are written, such as LITHOS_LOG=warn or LITHOS_LOG=lithos_server=debug.")]
+Answers POST /v1/chat/completions (streamed or not), GET /v1/models and GET /health, one request at a time, in order. \
+Ctrl-C ends it. LITHOS_LOG says which log lines are written, such as LITHOS_LOG=warn or LITHOS_LOG=lithos_server=debug.")]
 pub struct ServeArgs {
     /// The address to listen on; one that other machines reach needs a key
     #[arg(long, default_value = "127.0.0.1", help_heading = "Server")]

@@ -107,7 +107,7 @@ pub fn edit_json(file: &Path, edit: impl FnOnce(&mut Value)) {
 pub fn tensor(file: &Path, name: &str) -> (Vec<f32>, Vec<usize>) {
     let checkpoint = Checkpoint::open_safetensors_file(file).expect("the file opens");
     let tensor = checkpoint.tensor(name).expect(name);
-    (tensor.to_f32().expect("it decodes"), tensor.shape().to_vec())
+    (tensor.to_f32().expect("it decodes"), tensor.shape.to_vec())
 }
 
 const HIDDEN: usize = 128;
