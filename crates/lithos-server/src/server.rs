@@ -1,0 +1,221 @@
+//! The routes, and the life of a server.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::extract::{Path, State};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use axum::{Json, Router};
+use lithos_engine::Sampling;
+use lithos_protocol::ApiError;
+use lithos_protocol::models::{Model, ModelList};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::chat::chat_completions;
+use crate::guards::{Guards, HEALTH, guard};
+use crate::model::{ModelInfo, TextModel};
+use crate::options::{ServeError, ServerOptions};
+use crate::queue::JobQueue;
+use crate::request_log::log_request;
+use crate::response::HttpError;
+use crate::worker;
+
+/// Names the served model, whatever it is called.
+const ANY_MODEL: &str = "default";
+
+/// How long open connections, and then the model, may take to end once the server is told to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) info: ModelInfo,
+    pub(crate) default_sampling: Sampling,
+    pub(crate) queue: Arc<JobQueue>,
+    pub(crate) ids: Ids,
+    pub(crate) heartbeat: Duration,
+    pub(crate) body_limit: usize,
+    started: u64,
+}
+
+impl App {
+    /// Checks the model that a request names: the served one by its id or the last part of it, `default`, or none.
+    pub(crate) fn check_model(&self, asked: &str) -> Result<(), ApiError> {
+        let served = self.info.id.as_str();
+        let short = served.rsplit(['/', '\\']).next().unwrap_or(served);
+        if [served, short, ANY_MODEL, ""].contains(&asked) {
+            Ok(())
+        } else {
+            Err(ApiError::model_not_found(asked, served))
+        }
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        // A clock set before 1970 is no reason to fail.
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    }
+
+    fn model(&self) -> Model {
+        let created = self.info.created.unwrap_or(self.started);
+        Model::new(self.info.id.as_str(), created, self.info.context)
+    }
+}
+
+/// Makes ids that differ between requests and between servers.
+#[derive(Default)]
+pub(crate) struct Ids {
+    /// Seeded by the system at random.
+    random: RandomState,
+    count: AtomicU64,
+}
+
+impl Ids {
+    pub(crate) fn next(&self, prefix: &str) -> String {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let [first, second] = [0, 1].map(|half: u8| self.random.hash_one((count, half)));
+        format!("{prefix}{first:016x}{second:016x}")
+    }
+}
+
+/// A model's thread and the routes to it. When it is dropped, the thread ends.
+pub struct Server {
+    app: Arc<App>,
+    guards: Arc<Guards>,
+    model_ended: Option<oneshot::Receiver<()>>,
+}
+
+impl Server {
+    /// Starts the model's thread for a server that listens on `address`.
+    ///
+    /// # Errors
+    /// [`ServeError::KeyNeeded`] if other machines reach the address and there is no key; [`ServeError::EmptyKey`];
+    /// [`ServeError::Thread`].
+    pub fn start(
+        model: impl TextModel,
+        options: &ServerOptions,
+        address: SocketAddr,
+    ) -> Result<Self, ServeError> {
+        let public = !address.ip().is_loopback();
+        match &options.api_key {
+            None if public => return Err(ServeError::KeyNeeded { address }),
+            Some(key) if key.is_empty() => return Err(ServeError::EmptyKey),
+            _ => {}
+        }
+        let queue = Arc::new(JobQueue::new(options.queue_capacity));
+        let mut app = App {
+            info: model.info(),
+            default_sampling: model.default_sampling(),
+            queue: queue.clone(),
+            ids: Ids::default(),
+            heartbeat: options.heartbeat,
+            body_limit: options.body_limit,
+            started: 0,
+        };
+        app.started = app.now();
+        let model_ended = Some(worker::start(model, queue).map_err(ServeError::Thread)?);
+        let guards = Arc::new(Guards::new(options, public));
+        Ok(Server { app: Arc::new(app), guards, model_ended })
+    }
+
+    /// The routes, with all their guards.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .route("/v1/chat/completions", post(chat_completions))
+            .route("/v1/models", get(models))
+            // Ids may hold slashes.
+            .route("/v1/models/{*id}", get(model))
+            .route(HEALTH, get(health))
+            .fallback(no_such_path)
+            .method_not_allowed_fallback(no_such_method)
+            .layer(from_fn_with_state(self.guards.clone(), guard))
+            .layer(from_fn(log_request))
+            .with_state(self.app.clone())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.app.queue.close();
+    }
+}
+
+/// Serves a model on a socket until `shutdown` is ready. Then running answers are cancelled, waiting requests are turned away
+/// with 503, and connections are closed, by force if they take more than a few seconds.
+///
+/// # Errors
+/// As [`Server::start`], and [`ServeError::Socket`].
+pub async fn serve(
+    listener: TcpListener,
+    model: impl TextModel,
+    options: ServerOptions,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let address = listener.local_addr()?;
+    let mut server = Server::start(model, &options, address)?;
+    tracing::info!(%address, model = server.app.info.id, "listening");
+    let (stopping, on_stop) = oneshot::channel();
+    let queue = server.app.queue.clone();
+    let stop = async move {
+        shutdown.await;
+        queue.close();
+        // The receiver lives as long as the server.
+        let _ = stopping.send(());
+    };
+    // Small pieces of text must not wait to be put together with later ones.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        }
+    });
+    let serving = axum::serve(listener, server.router()).with_graceful_shutdown(stop);
+    let too_late = async {
+        match on_stop.await {
+            Ok(()) => tokio::time::sleep(GRACE).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        served = serving => served?,
+        () = too_late => tracing::warn!("connections were closed by force"),
+    }
+    server.app.queue.close();
+    if let Some(ended) = server.model_ended.take()
+        && tokio::time::timeout(GRACE, ended).await.is_err()
+    {
+        tracing::warn!("the model is still busy with its last round");
+    }
+    Ok(())
+}
+
+async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+async fn models(State(app): State<Arc<App>>) -> Json<ModelList> {
+    Json(ModelList::new(vec![app.model()]))
+}
+
+async fn model(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Result<Json<Model>, HttpError> {
+    app.check_model(&id)?;
+    Ok(Json(app.model()))
+}
+
+async fn no_such_path() -> HttpError {
+    let message = "there is nothing at this path: see /v1/chat/completions and /v1/models";
+    HttpError(ApiError::new(404, "invalid_request_error", message).with_code("unknown_url"))
+}
+
+async fn no_such_method() -> HttpError {
+    let message = "this path does not take this method";
+    HttpError(ApiError::new(405, "invalid_request_error", message).with_code("method_not_allowed"))
+}

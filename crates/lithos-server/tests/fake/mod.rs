@@ -1,0 +1,222 @@
+//! A model without weights, whose answers the last message of the conversation prescribes.
+//!
+//! Its tokens are characters of the prompt and words of the answer. What it does for a last message:
+//!
+//! | message | the model |
+//! |---|---|
+//! | `say WORDS` | answers with the words |
+//! | `wait` | takes in its prompt until [`Control::release`], then answers `done` |
+//! | `silent` | the same, without a sign of life |
+//! | `forever` | answers `x x x …` until it is cancelled or reaches the limit |
+//! | `refuse`, `fail`, `panic` | gives no answer |
+//! | `fail late`, `panic late` | breaks off after one word |
+//! | `panic in the template` | panics while the prompt is made |
+//! | anything else | repeats it |
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lithos_engine::{
+    Completion, Event, FinishReason, Request, Sampling, StopTexts, Timings, TokenId,
+};
+use lithos_server::{ModelError, ModelInfo, TextModel};
+use serde_json::{Map, Value};
+
+/// Tokens of the fake model's context.
+pub const CONTEXT: usize = 4096;
+
+/// The fake model.
+pub struct FakeModel {
+    control: Arc<Control>,
+}
+
+/// What a test sees of the model, and how it lets it go on.
+#[derive(Default)]
+pub struct Control {
+    released: AtomicBool,
+    /// Generations begun.
+    pub begun: AtomicUsize,
+    /// Generations ended by a cancellation.
+    pub cancelled: AtomicUsize,
+    /// All requests that reached the model.
+    pub requests: Mutex<Vec<Request>>,
+    /// The conversations that reached the model, and their template variables.
+    pub conversations: Mutex<Vec<(Value, Map<String, Value>)>>,
+}
+
+impl Control {
+    /// Lets generations that wait go on.
+    #[allow(dead_code, reason = "the example has no use for it")]
+    pub fn release(&self) {
+        self.released.store(true, Ordering::SeqCst);
+    }
+}
+
+impl FakeModel {
+    /// A model and its control.
+    pub fn new() -> (Self, Arc<Control>) {
+        let control = Arc::new(Control::default());
+        (FakeModel { control: control.clone() }, control)
+    }
+
+    /// Waits to be released; returns whether the generation was cancelled instead.
+    fn wait(&self, request: &Request, mut sign_of_life: impl FnMut()) -> bool {
+        while !self.control.released.load(Ordering::SeqCst) {
+            if request.cancel.is_cancelled() {
+                return true;
+            }
+            sign_of_life();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        false
+    }
+
+    fn script(
+        &self,
+        request: &Request,
+        command: &str,
+        answer: &mut Answer<'_, '_>,
+    ) -> Result<FinishReason, ModelError> {
+        match command {
+            "fail" => return Err(ModelError::Failed("the fake model failed".into())),
+            "panic" => panic!("the fake model panics, as it was told to"),
+            "wait" | "silent" => {
+                let total = request.prompt.len();
+                let sign = || {
+                    if command == "wait" {
+                        (answer.on_event)(Event::Prefill { done: 1, total });
+                    }
+                };
+                if self.wait(request, sign) {
+                    return Ok(FinishReason::Cancelled);
+                }
+                return Ok(answer.words("done"));
+            }
+            "forever" => {
+                while !request.cancel.is_cancelled() {
+                    if let Some(reason) = answer.word("x ") {
+                        return Ok(reason);
+                    }
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                return Ok(FinishReason::Cancelled);
+            }
+            _ => {}
+        }
+        (answer.on_event)(Event::Prefill {
+            done: request.prompt.len(),
+            total: request.prompt.len(),
+        });
+        match command {
+            "fail late" => {
+                answer.word("well ");
+                Err(ModelError::Failed("the fake model failed late".into()))
+            }
+            "panic late" => {
+                answer.word("well ");
+                panic!("the fake model panics late, as it was told to")
+            }
+            _ => Ok(answer.words(command.strip_prefix("say ").unwrap_or(command))),
+        }
+    }
+}
+
+impl TextModel for FakeModel {
+    fn info(&self) -> ModelInfo {
+        ModelInfo { id: "lithos/fake".into(), context: CONTEXT, created: Some(1_700_000_000) }
+    }
+
+    fn encode_chat(
+        &self,
+        messages: &Value,
+        template_variables: &Map<String, Value>,
+    ) -> Result<Vec<TokenId>, ModelError> {
+        let seen = (messages.clone(), template_variables.clone());
+        self.control.conversations.lock().unwrap().push(seen);
+        let last = messages.as_array().and_then(|messages| messages.last());
+        let text = last.and_then(|message| message["content"].as_str()).unwrap_or("");
+        match text {
+            "refuse" => Err(ModelError::Refused("the fake template refuses".into())),
+            "panic in the template" => panic!("the fake template panics, as it was told to"),
+            _ => Ok(text.chars().map(|character| TokenId(character.into())).collect()),
+        }
+    }
+
+    fn generate(
+        &mut self,
+        request: &Request,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Completion, ModelError> {
+        self.control.begun.fetch_add(1, Ordering::SeqCst);
+        self.control.requests.lock().unwrap().push(request.clone());
+        let prompt_tokens = request.prompt.len();
+        if prompt_tokens >= CONTEXT {
+            return Err(ModelError::ContextTooLong { prompt_tokens, context: CONTEXT });
+        }
+        let command: String =
+            request.prompt.iter().filter_map(|token| char::from_u32(token.0)).collect();
+        let mut answer = Answer {
+            on_event,
+            stops: StopTexts::new(&request.stop),
+            limit: request.max_tokens.unwrap_or(CONTEXT - prompt_tokens),
+            text: String::new(),
+            tokens: Vec::new(),
+        };
+        let finish = self.script(request, &command, &mut answer)?;
+        if finish == FinishReason::Cancelled {
+            self.control.cancelled.fetch_add(1, Ordering::SeqCst);
+        }
+        answer.flush();
+        Ok(Completion {
+            tokens: answer.tokens,
+            text: answer.text,
+            finish,
+            prompt_tokens,
+            reused_tokens: 0,
+            timings: Timings::default(),
+        })
+    }
+
+    fn default_sampling(&self) -> Sampling {
+        Sampling { temperature: 0.7, top_k: 20, ..Sampling::greedy() }
+    }
+}
+
+struct Answer<'a, 'e> {
+    on_event: &'a mut (dyn FnMut(Event<'_>) + 'e),
+    stops: StopTexts,
+    limit: usize,
+    text: String,
+    tokens: Vec<TokenId>,
+}
+
+impl Answer<'_, '_> {
+    /// Gives out one word; returns why the answer ends with it, if it does.
+    fn word(&mut self, word: &str) -> Option<FinishReason> {
+        self.tokens.push(TokenId(self.tokens.len() as u32));
+        let (certain, stopped) = self.stops.push(word);
+        self.text.push_str(&certain);
+        (self.on_event)(Event::Text(&certain));
+        match (stopped, self.tokens.len() >= self.limit) {
+            (true, _) => Some(FinishReason::Stop),
+            (_, true) => Some(FinishReason::Length),
+            _ => None,
+        }
+    }
+
+    fn words(&mut self, text: &str) -> FinishReason {
+        for word in text.split_inclusive(' ') {
+            if let Some(reason) = self.word(word) {
+                return reason;
+            }
+        }
+        FinishReason::Stop
+    }
+
+    fn flush(&mut self) {
+        let held = self.stops.finish();
+        self.text.push_str(&held);
+        (self.on_event)(Event::Text(&held));
+    }
+}

@@ -1,0 +1,215 @@
+//! What only a socket shows: streaming as it happens, clients that leave, the end of a server.
+
+mod fake;
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fake::{Control, FakeModel};
+use lithos_server::{ServeError, ServerOptions, serve};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Far more than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+
+struct Running {
+    address: SocketAddr,
+    control: Arc<Control>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<Result<(), ServeError>>,
+}
+
+async fn run(options: ServerOptions) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (model, control) = FakeModel::new();
+    let (stop, stopped) = oneshot::channel();
+    let shutdown = async {
+        let _ = stopped.await;
+    };
+    let serving = tokio::spawn(serve(listener, model, options, shutdown));
+    Running { address, control, stop, serving }
+}
+
+impl Running {
+    async fn ask(&self, message: &str, stream: bool) -> Client {
+        let body = serde_json::json!({
+            "messages": [{"role": "user", "content": message}],
+            "stream": stream,
+        })
+        .to_string();
+        let socket = TcpStream::connect(self.address).await.unwrap();
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        write_all(&socket, head.as_bytes()).await;
+        write_all(&socket, body.as_bytes()).await;
+        Client { socket, received: String::new() }
+    }
+
+    async fn reaches(&self, count: impl Fn(&Control) -> &AtomicUsize, wanted: usize) {
+        let wait = async {
+            while count(&self.control).load(Ordering::SeqCst) < wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LONG, wait).await.unwrap();
+    }
+}
+
+struct Client {
+    socket: TcpStream,
+    received: String,
+}
+
+impl Client {
+    /// Reads until a text has come.
+    async fn read_until(&mut self, wanted: &str) {
+        while !self.received.contains(wanted) {
+            let open = timeout(LONG, self.read()).await.unwrap();
+            assert!(open, "{wanted:?} did not come, but: {}", self.received);
+        }
+    }
+
+    /// Reads until the server closes.
+    async fn read_to_end(&mut self) {
+        let read = async { while self.read().await {} };
+        timeout(LONG, read).await.unwrap();
+    }
+
+    /// Reads what has come; returns whether more may come.
+    async fn read(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        loop {
+            self.socket.readable().await.unwrap();
+            match self.socket.try_read(&mut buffer) {
+                Ok(count) => {
+                    self.received.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+                    return count > 0;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+async fn write_all(socket: &TcpStream, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        socket.writable().await.unwrap();
+        match socket.try_write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_arrives_while_the_model_goes_on() {
+    let server = run(ServerOptions::default()).await;
+    let mut client = server.ask("forever", true).await;
+    client.read_until("\"content\":\"x \"").await;
+    assert!(client.received.starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(!client.received.contains("[DONE]"));
+    assert_eq!(server.control.cancelled.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_come_before_the_prompt_is_taken_in() {
+    let server = run(ServerOptions::default()).await;
+    let mut client = server.ask("silent", true).await;
+    client.read_until("\"role\":\"assistant\"").await;
+    server.control.release();
+    client.read_until("[DONE]").await;
+    assert!(client.received.contains("\"content\":\"done\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_ends_its_request() {
+    let server = run(ServerOptions::default()).await;
+    let mut ended = 0;
+    // While text flows, while the prompt is taken in, and where no stream was asked for.
+    for (message, stream) in
+        [("forever", true), ("silent", true), ("wait", false), ("forever", false)]
+    {
+        let mut client = server.ask(message, stream).await;
+        if message == "forever" && stream {
+            client.read_until("\"content\":\"x \"").await;
+        }
+        server.reaches(|control| &control.begun, ended + 1).await;
+        drop(client);
+        ended += 1;
+        server.reaches(|control| &control.cancelled, ended).await;
+    }
+    let mut client = server.ask("say a", false).await;
+    client.read_until("\"content\":\"a\"").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_the_queue_frees_its_place() {
+    let server = run(ServerOptions { queue_capacity: 1, ..Default::default() }).await;
+    let mut running = server.ask("wait", true).await;
+    running.read_until("assistant").await;
+    let mut waiting = server.ask("say a", true).await;
+    // Queued streams get their headers too.
+    waiting.read_until("assistant").await;
+    let mut third = server.ask("say b", false).await;
+    third.read_until("rate_limit_exceeded").await;
+    assert!(third.received.starts_with("HTTP/1.1 429 "));
+    assert!(third.received.contains("retry-after: 5\r\n"));
+    drop(waiting);
+    // The server notices in its own time.
+    let mut fourth = loop {
+        let mut fourth = server.ask("say c", true).await;
+        fourth.read_until("\r\n\r\n").await;
+        if fourth.received.starts_with("HTTP/1.1 200 ") {
+            break fourth;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    server.control.release();
+    fourth.read_until("[DONE]").await;
+    assert!(fourth.received.contains("\"content\":\"c\""));
+    // Of the five requests two reached the model.
+    assert_eq!(server.control.begun.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_the_server_ends_answers_and_connections() {
+    let server = run(ServerOptions::default()).await;
+    let mut streaming = server.ask("forever", true).await;
+    streaming.read_until("\"content\":\"x \"").await;
+    let mut waiting = server.ask("say a", true).await;
+    waiting.read_until("assistant").await;
+    // A connection that is open without a request.
+    let mut idle = Client {
+        socket: TcpStream::connect(server.address).await.unwrap(),
+        received: String::new(),
+    };
+    server.stop.send(()).unwrap();
+    streaming.read_to_end().await;
+    waiting.read_to_end().await;
+    idle.read_to_end().await;
+    assert!(streaming.received.contains("shutting_down") && streaming.received.contains("[DONE]"));
+    assert!(waiting.received.contains("shutting_down"));
+    timeout(LONG, server.serving).await.unwrap().unwrap().unwrap();
+    assert_eq!(server.control.cancelled.load(Ordering::SeqCst), 1);
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn other_machines_need_a_key() {
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let served = serve(listener, FakeModel::new().0, ServerOptions::default(), async {}).await;
+    let message = served.unwrap_err().to_string();
+    assert!(message.contains("set an API key"), "{message}");
+}
