@@ -2,7 +2,10 @@
 
 mod support;
 
-use support::{run, run_with, text_model};
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use support::{command, run, run_with, text_model};
 
 const FLAGS: [&str; 4] = ["chat", "--max-tokens", "8", "--model"];
 
@@ -46,4 +49,30 @@ fn commands_are_explained_and_unknown_ones_named() {
     run_with(&args, b"\n\xff\n").refused(&["line 2", "UTF-8"]);
     std::fs::remove_file(model.path().join("chat_template.jinja")).unwrap();
     run_with(&args, b"Hello\n").refused(&["template"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_stops_the_answer_and_keeps_the_session() {
+    let model = text_model();
+    // The interpreter is slow enough that the answer cannot be over before the signal.
+    let mut child = command()
+        .args(["chat", "--backend", "interpreter", "--model"])
+        .arg(model.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"Hello\n").unwrap();
+    let mut first = [0];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    support::interrupt(&child);
+    stdin.write_all(b"/system\n").unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.stdout.ends_with(b"\n(no system text)\n"));
 }

@@ -140,6 +140,8 @@ fn greet(args: &ServeArgs, model: &str, address: SocketAddr) {
         "model": model,
         "messages": [{"role": "user", "content": "What is the capital of France?"}],
     });
+    // For a shell, inside single quotes.
+    let body = body.to_string().replace('\'', "'\\''");
     output::line(&format!(
         "{model} is at http://{address}/v1; Ctrl-C ends it. For example:\n\n  curl http://{address}/v1/chat/completions{header} \\\n    -H \"Content-Type: application/json\" \\\n    -d '{body}'\n"
     ));
