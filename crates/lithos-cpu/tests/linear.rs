@@ -1,5 +1,7 @@
 //! Linear layers of every encoding, under every instruction set of this machine, against exact arithmetic.
 
+use std::ops::Range;
+
 use lithos_compiler::layout::{Packed, TILE_ROWS, WeightSource};
 use lithos_cpu::linear::{
     Epilogue, InputView, Operand, OperandKind, OutputView, linear, linear_gate_up,
@@ -187,12 +189,25 @@ impl Case {
 
     /// The outputs `[activation row][matrix row]` of activation rows `from..to`, in an output poisoned with NaN.
     fn run(&self, isa: Isa, operand: &Operand, from: usize, to: usize) -> Vec<f32> {
-        let mut out = vec![f32::NAN; to * self.rows];
+        self.run_in_pass(isa, operand, from..to, to)
+    }
+
+    /// The same of some rows of a pass of `pass_rows` rows.
+    fn run_in_pass(
+        &self,
+        isa: Isa,
+        operand: &Operand,
+        rows: Range<usize>,
+        pass_rows: usize,
+    ) -> Vec<f32> {
+        let mut out = vec![f32::NAN; pass_rows * self.rows];
         let tiles = self.packed.layout().tiles();
-        let view = OutputView::new(&mut out, to, self.rows, self.rows);
+        let view = OutputView::new(&mut out, pass_rows, self.rows, self.rows);
+        let store = Epilogue::Store;
         // SAFETY: this thread alone uses the output.
-        unsafe { linear(isa, &self.packed, operand, from..to, 0..tiles, view, Epilogue::Store) };
-        out.drain(..from * self.rows);
+        unsafe { linear(isa, &self.packed, operand, rows.clone(), 0..tiles, view, store) };
+        out.truncate(rows.end * self.rows);
+        out.drain(..rows.start * self.rows);
         out
     }
 
@@ -213,6 +228,25 @@ fn relative_error(got: &[f32], want: &[f64]) -> f64 {
 
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Asserts equal bits, naming the first difference.
+fn assert_same_bits(got: &[f32], want: &[f32], matrix_rows: usize, context: &str) {
+    assert_eq!(got.len(), want.len(), "{context}");
+    let differs = |index: &usize| got[*index].to_bits() != want[*index].to_bits();
+    let count = (0..got.len()).filter(differs).count();
+    if let Some(index) = (0..got.len()).find(differs) {
+        let (row, output) = (index / matrix_rows, index % matrix_rows);
+        let (got, want, all) = (got[index], want[index], want.len());
+        panic!(
+            "{context}: {count} of {all} differ, first in row {row} output {output}: {got:e} is not {want:e}"
+        );
+    }
+}
+
+/// Whether these codes have bits of their own under this instruction set.
+fn in_bf16_pairs(isa: Isa, encoding: Encoding) -> bool {
+    isa.has_bf16_pairs() && matches!(encoding.codes, Codes::Bf16 | Codes::E4m3)
 }
 
 #[test]
@@ -249,17 +283,128 @@ fn a_row_has_the_same_bits_in_any_company_and_on_any_instruction_set() {
             let want = case.run(portable, &case.operand(portable, &x), 0, ROWS);
             assert!(want.iter().all(|value| value.is_finite()), "an output was not written");
             for isa in Isa::available() {
+                if in_bf16_pairs(isa, encoding) {
+                    continue; // These have a test of their own.
+                }
                 let operand = case.operand(isa, &x);
                 let context = format!("{} {encoding:?} [{rows}, {cols}]", isa.name());
                 let got = case.run(isa, &operand, 0, ROWS);
-                assert_eq!(bits(&got), bits(&want), "{context}");
+                assert_same_bits(&got, &want, rows, &context);
                 for count in 1..=16 {
                     let from = count * 8 % 100;
                     let got = case.run(isa, &operand, from, from + count);
-                    assert_eq!(
-                        bits(&got),
-                        bits(&want[from * rows..][..count * rows]),
-                        "{context} {count} rows"
+                    let context = format!("{context} {count} rows");
+                    assert_same_bits(&got, &want[from * rows..][..count * rows], rows, &context);
+                }
+            }
+        }
+    }
+}
+
+/// BF16 and E4M3, under the instruction sets that multiply pairs of BF16 values.
+fn bf16_cases() -> impl Iterator<Item = (Isa, Encoding, usize, (usize, usize))> {
+    let isas = Isa::available().into_iter();
+    isas.flat_map(|isa| {
+        encodings().into_iter().map(move |(encoding, block)| (isa, encoding, block))
+    })
+    .filter(|(isa, encoding, _)| in_bf16_pairs(*isa, *encoding))
+    .flat_map(|(isa, encoding, block)| {
+        // The last shape has more columns than two panels of decoded weights, and part of a third.
+        let shapes = shapes(block).into_iter().chain([(70, 1120)]).enumerate();
+        shapes.map(move |(seed, shape)| (isa, encoding, seed, shape))
+    })
+}
+
+#[test]
+fn bf16_pairs_agree_with_exact_arithmetic_for_every_number_of_rows() {
+    const ROWS: usize = 150;
+    for (isa, encoding, seed, (rows, cols)) in bf16_cases() {
+        let case = Case::new(rows, cols, encoding, 300 + seed as u64);
+        let x = activations(ROWS, cols, seed as u64);
+        let want = case.exact(&x);
+        let operand = case.operand(isa, &x);
+        for count in (1..=18).chain([31, 32, 33, 64, 65, 100, 127, 128, 129, 144, 150]) {
+            let got = case.run(isa, &operand, 0, count);
+            for (row, (got, want)) in got.chunks(rows).zip(want.chunks(rows)).enumerate() {
+                let error = relative_error(got, want);
+                let what = format!("{} {encoding:?} [{rows}, {cols}]", isa.name());
+                assert!(error < 5e-5, "{what} row {row} of {count}: relative error {error:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bf16_pairs_give_a_row_the_same_bits_in_any_company() {
+    const ROWS: usize = 150;
+    for (isa, encoding, seed, (rows, cols)) in bf16_cases() {
+        let case = Case::new(rows, cols, encoding, 200 + seed as u64);
+        let x = activations(ROWS, cols, seed as u64);
+        let operand = case.operand(isa, &x);
+        let context = format!("{} {encoding:?} [{rows}, {cols}]", isa.name());
+        // A decode step: against the first 16 rows one by one.
+        let alone: Vec<f32> =
+            (0..16).flat_map(|row| case.run(isa, &operand, row, row + 1)).collect();
+        for count in 2..=16 {
+            let from = 16 - count;
+            let got = case.run(isa, &operand, from, 16);
+            let context = format!("{context} decode, rows {from}..16");
+            assert_same_bits(&got, &alone[from * rows..], rows, &context);
+        }
+        // Many rows: against all of them at once.
+        let all = case.run(isa, &operand, 0, ROWS);
+        for range in [0..17, 0..33, 5..6, 7..40, 3..131, 129..150, 148..150, 0..128] {
+            let got = case.run_in_pass(isa, &operand, range.clone(), ROWS);
+            let context = format!("{context} many rows, {range:?} of {ROWS}");
+            let want = &all[range.start * rows..range.end * rows];
+            assert_same_bits(&got, want, rows, &context);
+        }
+        for count in [17, 18, 31, 32, 33, 48, 64, 65, 80, 96, 112, 127, 128, 129, 130, 144, 145] {
+            let got = case.run(isa, &operand, 0, count);
+            let context = format!("{context} many rows, 0..{count} of {count}");
+            assert_same_bits(&got, &all[..count * rows], rows, &context);
+        }
+        if !isa.has_tiles() {
+            let context = format!("{context} many rows against decode");
+            assert_same_bits(&all[..16 * rows], &alone, rows, &context);
+        }
+    }
+}
+
+#[test]
+fn every_e4m3_code_meets_the_column_it_belongs_to() {
+    const COLS: usize = 64;
+    let (encoding, _) = encodings()[3];
+    assert_eq!(encoding.codes, Codes::E4m3);
+    // Row r, column c: code 64 r' + c, so that four rows hold all codes, in other lanes each time.
+    let mut weights = Weights::random(64, COLS, encoding, 1);
+    for (index, code) in weights.codes.iter_mut().enumerate() {
+        let (row, col) = (index / COLS, index % COLS);
+        *code = (64 * ((row + row / 4) % 4) + col) as u8;
+        *code ^= u8::from(*code & 0x7F == 0x7F);
+    }
+    weights.tensor_scale = 1.0;
+    let packed = Packed::pack(64, &weights, |row| row).unwrap();
+    let case = Case { weights, packed, rows: 64 };
+    // One activation is 1 and all others are 0: each output is a weight.
+    let mut x = vec![0.0; COLS * COLS];
+    for col in 0..COLS {
+        x[col * COLS + col] = 1.0;
+    }
+    let want = case.exact(&x);
+    for isa in Isa::available() {
+        for (pass, rows) in [("decode", 1), ("few rows", 8), ("many rows", COLS)] {
+            for from in (0..COLS).step_by(rows) {
+                let operand = case.operand(isa, &x[from * COLS..][..rows * COLS]);
+                let got = case.run(isa, &operand, 0, rows);
+                for (index, got) in got.iter().enumerate() {
+                    let (col, row) = (from + index / 64, index % 64);
+                    let want = want[col * 64 + row];
+                    let code = case.weights.codes[row * COLS + col];
+                    assert!(
+                        f64::from(*got) == want,
+                        "{} {pass} row {row} column {col} code {code:02x}: {got:e}, not {want:e}",
+                        isa.name()
                     );
                 }
             }
@@ -350,32 +495,33 @@ fn gate_and_up_give_silu_of_gate_times_up() {
             .zip(up.exact(&x))
             .map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up)
             .collect();
-        let mut first: Option<Vec<u32>> = None;
+        let mut first: Option<Vec<f32>> = None;
         for isa in Isa::available() {
             let operand = gate.operand(isa, &x);
-            let compute = |from: usize, to: usize| {
-                let mut out = vec![f32::NAN; to * rows];
-                let view = OutputView::new(&mut out, to, rows, rows);
+            let compute = |from: usize, to: usize, pass_rows: usize| {
+                let mut out = vec![f32::NAN; pass_rows * rows];
+                let view = OutputView::new(&mut out, pass_rows, rows, rows);
                 // SAFETY: this thread alone uses the output.
                 unsafe {
                     linear_gate_up(isa, &gate.packed, &up.packed, &operand, from..to, 0..3, view)
                 };
-                out.split_off(from * rows)
+                out[from * rows..to * rows].to_vec()
             };
-            let all = compute(0, 21);
-            assert!(relative_error(&all, &want) < 1e-4, "{} {encoding:?}", isa.name());
-            assert_eq!(
-                bits(&compute(4, 5)),
-                bits(&all[4 * rows..5 * rows]),
-                "{} {encoding:?}",
-                isa.name()
-            );
-            assert_eq!(
-                &bits(&all),
-                first.get_or_insert_with(|| bits(&all)),
-                "{} {encoding:?}",
-                isa.name()
-            );
+            let context = format!("{} {encoding:?}", isa.name());
+            let all = compute(0, 21, 21);
+            let few = compute(0, 9, 9);
+            for found in [&all, &few] {
+                let error = relative_error(found, &want[..found.len()]);
+                assert!(error < 1e-4, "{context}, {} values: {error:e}", found.len());
+            }
+            let row = 4 * rows..5 * rows;
+            assert_same_bits(&compute(4, 5, 21), &all[row.clone()], rows, &context);
+            assert_same_bits(&compute(4, 5, 5), &few[row], rows, &context);
+            if !in_bf16_pairs(isa, encoding) {
+                assert_same_bits(&few, &all[..9 * rows], rows, &context);
+                let first = first.get_or_insert_with(|| all.clone());
+                assert_same_bits(&all, first, rows, &context);
+            }
         }
     }
 }

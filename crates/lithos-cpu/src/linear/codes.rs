@@ -146,7 +146,7 @@ pub(super) trait FloatCodes {
     /// Bytes of 2 columns of a tile.
     const BYTES: usize;
 
-    /// The two columns, up to [`code_factor`].
+    /// The two columns, up to a factor in [`output_factor`].
     ///
     /// # Safety
     /// [`Self::BYTES`] bytes must be readable at `at`.
@@ -203,7 +203,42 @@ impl FloatCodes for E4m3 {
     }
 }
 
-/// The scales (or biases) of 16 rows, up to [`scale_factor`]; all 1 where there are none.
+/// Float codes that are BF16 values, exactly.
+#[cfg(target_arch = "x86_64")]
+pub(super) trait Bf16Codes: FloatCodes {
+    /// Whether the codes are stored as [`Self::pairs`] gives them.
+    const STORED_AS_PAIRS: bool;
+
+    /// Two columns, up to a factor in [`output_factor`]: the even one is the low half of each lane.
+    ///
+    /// # Safety
+    /// [`FloatCodes::BYTES`] bytes must be readable at `at`.
+    unsafe fn pairs<S: Simd>(s: S, at: *const u8) -> S::I;
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Bf16Codes for Bf16 {
+    const STORED_AS_PAIRS: bool = true;
+
+    #[inline(always)]
+    unsafe fn pairs<S: Simd>(s: S, at: *const u8) -> S::I {
+        // SAFETY: the caller's promise is the same.
+        unsafe { s.load_i32(at) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Bf16Codes for E4m3 {
+    const STORED_AS_PAIRS: bool = false;
+
+    #[inline(always)]
+    unsafe fn pairs<S: Simd>(s: S, at: *const u8) -> S::I {
+        // SAFETY: the caller's promise is the same.
+        unsafe { s.load_e4m3_pairs(at) }
+    }
+}
+
+/// The scales (or biases) of 16 rows, up to a factor in [`output_factor`]; all 1 where there are none.
 ///
 /// # Safety
 /// 16 values of the type must be readable at `at`.

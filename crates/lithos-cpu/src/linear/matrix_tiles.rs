@@ -20,7 +20,7 @@ use crate::simd::{Kernel, Simd};
 pub(super) const ROWS_PER_TILE: usize = 16;
 
 /// Bytes of a tile register's row.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// Decodes columns `start..end` of a tile to bytes: `[column / 8][2][row]` words of four columns, as a tile register
 /// wants its second operand.
@@ -72,7 +72,7 @@ pub(super) struct MultiplyTiles<const BIAS: bool> {
 
 /// Shapes of the tile registers, as `LDTILECFG` reads them.
 #[repr(C, align(64))]
-struct TileConfiguration {
+pub(super) struct TileConfiguration {
     palette: u8,
     start_row: u8,
     reserved: [u8; 14],
@@ -196,6 +196,16 @@ impl TileConfiguration {
             (line_bytes[2 + product], lines[2 + product]) = (unit_cols as u16, ROWS_PER_TILE as u8);
         }
         (line_bytes[4], lines[4]) = (LINE as u16, (unit_cols / 4) as u8);
+        Self { palette: 1, start_row: 0, reserved: [0; 14], line_bytes, lines }
+    }
+
+    /// Registers 0 to 3: sums of `rows` rows; 4: weights of 32 columns as pairs; 5 to 7: activations of as many columns.
+    pub(super) fn for_floats(rows: usize) -> Self {
+        let (mut line_bytes, mut lines) = ([0; 16], [0; 16]);
+        for register in 0..8 {
+            (line_bytes[register], lines[register]) = (LINE as u16, rows as u8);
+        }
+        lines[4] = (BLOCK_COLS / 2) as u8;
         Self { palette: 1, start_row: 0, reserved: [0; 14], line_bytes, lines }
     }
 }

@@ -7,7 +7,7 @@
 //! # A row's bits do not depend on its company
 //!
 //! The result of a row is the same, bit for bit, whether it is computed alone or among others, by whichever kernel and
-//! under whichever instruction set, because the order of its operations is defined here once:
+//! (with one exception below) under whichever instruction set, because the order of its operations is defined here once:
 //!
 //! * **Integer codes** (U4, I8, E2M1). With the activations of each block of 32 columns in 16-bit fixed point
 //!   (`a = s * q`, see [`OperandKind::Fixed16`]), the products `(code - zero point) * q` of a *unit* of columns (the
@@ -15,6 +15,15 @@
 //!   then added in ascending order: `acc = fma(f32(sum) * d, s, acc)` with the weights' block scale `d`, and where there
 //!   are biases `m`, `acc = fma(m, s * f32(sum of q), acc)` after it.
 //! * **Float codes** (F32, F16, BF16, E4M3): `acc = fma(weight, a, acc)` over ascending columns.
+//! * **BF16 and E4M3 where the processor multiplies pairs of BF16 values** (AVX512_BF16): these codes are BF16 values, and
+//!   an activation is the sum of two, `high` and `low` (see [`OperandKind::Float`]). Over ascending pairs of columns,
+//!   `acc = dot(weights, lows, acc)`, then `acc = dot(weights, highs, acc)`, where `dot` adds two products in the order of
+//!   `VDPBF16PS`. In passes of more than [`FEW_ROWS`] rows, where there are tiles (AMX), it is one `TDPBF16PS` of the lows
+//!   and one of the highs for every 32 columns. So these two kinds of codes have bits of their own on such processors, and
+//!   on those with tiles a pass of many rows has others than one of few; within each, a row still does not depend on its
+//!   company.
+//!
+//! How many rows a pass has is what its output has ([`OutputView`]), however they are split among calls.
 //!
 //! The sum is multiplied by the tensor's scale (together with powers of two that decoding left out), and the
 //! [`Epilogue`] follows.
@@ -24,8 +33,13 @@
 //! One row streams the weights and decodes them in registers, with as few operations per weight as possible. Up to
 //! [`FEW_ROWS`] rows decode in registers too, for as many rows at a time as registers hold. More rows decode a panel of
 //! a tile into the first-level cache and multiply it there, so that decoding is shared by up to [`ROWS_PER_BLOCK`] rows;
-//! where the processor has a tile matrix unit (AMX), integer codes are multiplied by it.
+//! where the processor has a tile matrix unit (AMX), integer codes and those with BF16 values are multiplied by it. Without
+//! tiles, BF16 values of more rows are multiplied as those of few.
 
+#[cfg(target_arch = "x86_64")]
+mod bf16_pairs;
+#[cfg(target_arch = "x86_64")]
+mod bf16_tiles;
 mod codes;
 mod few_rows;
 #[cfg(target_arch = "x86_64")]
@@ -70,6 +84,9 @@ unsafe impl Send for InputView {}
 unsafe impl Sync for InputView {}
 
 /// Output rows to write: `rows` rows of `cols` floats, `row_stride` floats apart. Workers write disjoint parts of it.
+///
+/// Its rows are all those of a pass, which may choose another order of additions if they are many (see the
+/// [module](self)).
 #[derive(Clone, Copy, Debug)]
 pub struct OutputView {
     at: *mut f32,
@@ -123,7 +140,7 @@ pub unsafe fn linear(
 ) {
     check(packed, &rows, &tiles, out);
     for rows in blocks(rows) {
-        let product = Product::new(isa, packed, operand, &rows);
+        let product = Product::new(isa, packed, operand, &rows, out.rows);
         let batch = if rows.len() == 1 { TILES_PER_BATCH } else { 1 };
         let mut sums = MaybeUninit::<[f32; ROWS_PER_BLOCK * TILE_ROWS]>::uninit();
         for start in tiles.clone().step_by(batch) {
@@ -168,7 +185,7 @@ pub unsafe fn linear_gate_up(
     };
     assert_eq!(shape(gate), shape(up), "gate and up must have the same shape and kind of codes");
     for rows in blocks(rows) {
-        let products = [gate, up].map(|packed| Product::new(isa, packed, operand, &rows));
+        let products = [gate, up].map(|packed| Product::new(isa, packed, operand, &rows, out.rows));
         let batch = if rows.len() == 1 { TILES_PER_BATCH } else { 1 };
         let mut sums = [const { MaybeUninit::<[f32; ROWS_PER_BLOCK * TILE_ROWS]>::uninit() }; 2];
         for start in tiles.clone().step_by(batch) {

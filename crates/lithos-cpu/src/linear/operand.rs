@@ -16,7 +16,11 @@ pub enum OperandKind {
     /// With `s = max |a| / 32767` over the block, `a` becomes `s * round(a / s)`: the error is at most `s / 2`, below
     /// 2^-16 of the block's largest value, a hundred times finer than BF16.
     Fixed16,
-    /// For float codes: the activations themselves.
+    /// For float codes: the activations themselves, and on processors that multiply pairs of BF16 values also each as the
+    /// sum of two of those.
+    ///
+    /// With `high = bf16(a)` and `low = bf16(a - high)`, both rounded to nearest, ties to even, `high + low` is within 2^-17
+    /// of `a`, relatively.
     Float,
 }
 
@@ -51,6 +55,11 @@ pub(super) struct RecordLayout {
     /// The high bytes of the fixed point values, then the low ones; within 8 columns as 0, 4, 1, 5, 2, 6, 3, 7. Only
     /// written for instruction sets with tiles.
     pub(super) bytes: usize,
+    /// The high parts of the activations as BF16 values. These and the low ones are only written for instruction sets that
+    /// multiply them.
+    pub(super) high_parts: usize,
+    /// The low parts.
+    pub(super) low_parts: usize,
 }
 
 /// Below this a block's largest value counts as zero, so that the reciprocal of its scale stays finite.
@@ -73,17 +82,22 @@ impl OperandKind {
                 let sums = scaled_sums + 4 * blocks;
                 let half_sums = sums + 4 * blocks;
                 let bytes = (half_sums + 8 * blocks).next_multiple_of(64);
+                let end = bytes + 2 * padded_cols;
                 RecordLayout {
-                    stride: line(bytes + 2 * padded_cols),
+                    stride: line(end),
                     scales,
                     scaled_sums,
                     sums,
                     half_sums,
                     bytes,
+                    high_parts: end,
+                    low_parts: end,
                 }
             }
             Self::Float => {
-                let end = 4 * padded_cols;
+                let high_parts = 4 * padded_cols;
+                let low_parts = high_parts + 2 * padded_cols;
+                let end = low_parts + 2 * padded_cols;
                 RecordLayout {
                     stride: line(end),
                     scales: end,
@@ -91,6 +105,8 @@ impl OperandKind {
                     sums: end,
                     half_sums: end,
                     bytes: end,
+                    high_parts,
+                    low_parts,
                 }
             }
         }
@@ -119,7 +135,8 @@ impl Operand {
     /// Prepares `rows` of `input`. All rows of one use must be prepared with the same kind and columns, and for the
     /// instruction set that multiplies them.
     ///
-    /// A block that holds an infinity or NaN becomes NaN, so that every output of its row is NaN.
+    /// In fixed point a block that holds an infinity or NaN becomes NaN, so that every output of its row is NaN; in BF16 parts
+    /// the value becomes NaN, with the same effect.
     ///
     /// # Panics
     /// If the rows are not in `input`, or there is no room for them.
@@ -162,6 +179,9 @@ impl Operand {
                             .add(input.cols())
                             .write_bytes(0, padded_cols - input.cols());
                     }
+                    if isa.has_bf16_pairs() {
+                        isa.run(ToBf16Parts { padded_cols, record, to });
+                    }
                 }
             }
         }
@@ -192,6 +212,34 @@ impl std::fmt::Debug for Operand {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let _keeps_alive = &self.area;
         formatter.debug_struct("Operand").field("bytes", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+/// Splits one row of floats, which its record already holds, into BF16 parts.
+pub(super) struct ToBf16Parts {
+    pub(super) padded_cols: usize,
+    pub(super) record: RecordLayout,
+    pub(super) to: *mut u8,
+}
+
+impl Kernel for ToBf16Parts {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for col in (0..self.padded_cols).step_by(LANES) {
+            // SAFETY: the record holds `padded_cols` floats and has room for as many 16-bit values at each offset; the
+            // columns are a multiple of the lanes.
+            unsafe {
+                let a = s.load(self.to.cast::<f32>().add(col));
+                // Rounding needs a NaN with an empty low half, which this one is; infinities join it.
+                let a = s.select_less(s.abs(a), s.splat(f32::INFINITY), a, s.splat(f32::NAN));
+                let high = s.round_to_bf16(a);
+                s.store_bf16(self.to.add(self.record.high_parts).cast::<u16>().add(col), high);
+                let low = s.sub(a, high);
+                s.store_bf16(self.to.add(self.record.low_parts).cast::<u16>().add(col), low);
+            }
+        }
     }
 }
 

@@ -9,18 +9,18 @@ use super::few_rows::{add_unit, zero_point_sums};
 use super::operand::RecordLayout;
 use crate::simd::{Kernel, Simd};
 
-/// Columns of a panel of integer codes: 16 KiB as pairs of 16-bit integers.
-pub(super) const INTEGER_PANEL_COLS: usize = 512;
+/// Columns of a panel of integer codes, 16 KiB as pairs of 16-bit integers, or of pairs of BF16 values.
+pub(super) const PAIR_PANEL_COLS: usize = 512;
 /// Columns of a panel of float codes: 16 KiB as `f32`.
 pub(super) const FLOAT_PANEL_COLS: usize = 256;
 /// Units of the largest integer panel.
-const PANEL_UNITS: usize = INTEGER_PANEL_COLS / (BLOCK_COLS / 2);
+const PANEL_UNITS: usize = PAIR_PANEL_COLS / (BLOCK_COLS / 2);
 
 /// A decoded panel.
 #[repr(C, align(64))]
 pub(super) struct Panel {
-    /// `[column / 2][row]` pairs of 16-bit integers, or `[column][row]` floats.
-    weights: [u8; INTEGER_PANEL_COLS * TILE_ROWS * 2],
+    /// `[column / 2][row]` pairs of 16-bit integers or BF16 values, or `[column][row]` floats.
+    weights: [u8; PAIR_PANEL_COLS * TILE_ROWS * 2],
     /// `[unit][row]`.
     scales: [f32; PANEL_UNITS * TILE_ROWS],
     /// `[unit][row]`.

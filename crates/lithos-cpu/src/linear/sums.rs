@@ -8,6 +8,12 @@ use lithos_compiler::layout::{BLOCK_COLS, Packed, TILE_ROWS};
 use lithos_format::Codes;
 
 use super::FEW_ROWS;
+#[cfg(target_arch = "x86_64")]
+use super::bf16_pairs::{DecodePairs, FewRowsPairs, StreamPairs};
+#[cfg(target_arch = "x86_64")]
+use super::bf16_tiles::TileSums;
+#[cfg(target_arch = "x86_64")]
+use super::codes::Bf16Codes;
 use super::codes::{
     Bf16, E2m1, E4m3, F16, F32, FloatCodes, I8, IntegerCodes, Tile, U4, zero_point,
 };
@@ -16,8 +22,8 @@ use super::few_rows::{FewRowsFloats, FewRowsIntegers};
 use super::matrix_tiles::{DecodeBytes, MultiplyTiles};
 use super::operand::{Operand, OperandKind, RecordLayout};
 use super::panel::{
-    DecodeFloats, DecodeIntegers, FLOAT_PANEL_COLS, INTEGER_PANEL_COLS, MultiplyFloats,
-    MultiplyIntegers, Panel,
+    DecodeFloats, DecodeIntegers, FLOAT_PANEL_COLS, MultiplyFloats, MultiplyIntegers,
+    PAIR_PANEL_COLS, Panel,
 };
 use super::stream::{StreamFloats, StreamIntegers};
 use crate::simd::{Isa, Kernel, Simd};
@@ -33,6 +39,9 @@ pub(super) struct Product<'a> {
     /// The first row's record.
     first_row: *const u8,
     rows: usize,
+    /// Whether the pass has more rows than a decode step, even if few of them are in this block.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "decides about tiles"))]
+    many_rows: bool,
     zero_point: i32,
     has_bias: bool,
     rows_at_once: RowsAtOnce,
@@ -78,11 +87,13 @@ macro_rules! with_rows {
 }
 
 impl<'a> Product<'a> {
+    /// A matrix times `rows` of an operand, which belong to a pass of `pass_rows` rows.
     pub(super) fn new(
         isa: Isa,
         packed: &'a Packed,
         operand: &Operand,
         rows: &Range<usize>,
+        pass_rows: usize,
     ) -> Self {
         let layout = packed.layout();
         let kind = OperandKind::of(layout);
@@ -92,6 +103,7 @@ impl<'a> Product<'a> {
             record: kind.record(layout.padded_cols()),
             first_row: operand.record_of(kind, layout.padded_cols(), rows),
             rows: rows.len(),
+            many_rows: pass_rows > FEW_ROWS,
             zero_point: zero_point(packed),
             has_bias: layout.bias_tile_bytes() > 0,
             rows_at_once: isa.run(RowsAtOnce::default()),
@@ -111,6 +123,14 @@ impl<'a> Product<'a> {
                 (Codes::I8, false) => self.integer_tiles::<I8, false>(tiles, sums),
                 (Codes::I8, true) => self.integer_tiles::<I8, true>(tiles, sums),
                 (Codes::E2m1, _) => self.integer_tiles::<E2m1, false>(tiles, sums),
+                #[cfg(target_arch = "x86_64")]
+                (Codes::Bf16, _) if self.isa.has_bf16_pairs() => {
+                    self.bf16_tiles::<Bf16>(tiles, sums)
+                }
+                #[cfg(target_arch = "x86_64")]
+                (Codes::E4m3, _) if self.isa.has_bf16_pairs() => {
+                    self.bf16_tiles::<E4m3>(tiles, sums)
+                }
                 (Codes::F32, _) => self.float_tiles::<F32>(tiles, sums),
                 (Codes::F16, _) => self.float_tiles::<F16>(tiles, sums),
                 (Codes::Bf16, _) => self.float_tiles::<Bf16>(tiles, sums),
@@ -155,8 +175,8 @@ impl<'a> Product<'a> {
         let tile = whole.tile;
         // SAFETY: there is room for the sums of all rows.
         unsafe { whole.sums.write_bytes(0, self.rows * TILE_ROWS) };
-        for start in (0..tile.cols).step_by(INTEGER_PANEL_COLS) {
-            let end = (start + INTEGER_PANEL_COLS).min(tile.cols);
+        for start in (0..tile.cols).step_by(PAIR_PANEL_COLS) {
+            let end = (start + PAIR_PANEL_COLS).min(tile.cols);
             self.isa.run(DecodeIntegers::<C> {
                 tile,
                 start,
@@ -179,8 +199,8 @@ impl<'a> Product<'a> {
         let Part { isa, tile, zero_point, record, rows, sums } = whole;
         // SAFETY: there is room for the sums of all rows.
         unsafe { sums.write_bytes(0, self.rows * TILE_ROWS) };
-        for start in (0..tile.cols).step_by(INTEGER_PANEL_COLS) {
-            let end = (start + INTEGER_PANEL_COLS).min(tile.cols);
+        for start in (0..tile.cols).step_by(PAIR_PANEL_COLS) {
+            let end = (start + PAIR_PANEL_COLS).min(tile.cols);
             isa.run(DecodeBytes::<C> {
                 tile,
                 start,
@@ -254,6 +274,39 @@ impl<'a> Product<'a> {
                 let part = unsafe { self.part(tile, whole.sums, rows.start) };
                 with_rows!(ROWS = rows.len(), one of [1 2 3 4 5 6 7 8 9 10 11 12] => part.multiply_floats::<ROWS>(columns));
             }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::tiles`].
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn bf16_tiles<C: Bf16Codes>(&self, tiles: Range<usize>, sums: *mut f32) {
+        let in_matrix_tiles = self.many_rows && self.isa.has_tiles();
+        let mut next = tiles.start;
+        while next < tiles.end {
+            let tile = Tile::of(self.packed, next);
+            // SAFETY: the caller has room for the sums of every tile.
+            let part = unsafe {
+                self.part(tile, sums.add((next - tiles.start) * self.rows * TILE_ROWS), 0)
+            };
+            let mut done = 1;
+            match self.rows {
+                0 => {}
+                rows if in_matrix_tiles => part.bf16_matrix_tiles::<C>(rows),
+                1 if tiles.end - next >= TILES_AT_ONCE => {
+                    part.stream_pairs::<C, TILES_AT_ONCE>(self.packed.layout().code_tile_bytes());
+                    done = TILES_AT_ONCE;
+                }
+                1 => part.stream_pairs::<C, 1>(0),
+                _ => {
+                    for rows in chunks(self.rows, self.rows_at_once.decode) {
+                        // SAFETY: as above.
+                        let part = unsafe { self.part(tile, part.sums, rows.start) };
+                        with_rows!(ROWS = rows.len(), one of [2 3 4 5 6 7 8] => part.few_rows_pairs::<C, ROWS>());
+                    }
+                }
+            }
+            next += done;
         }
     }
 
@@ -334,6 +387,48 @@ impl Part {
         });
     }
 
+    #[cfg(target_arch = "x86_64")]
+    fn stream_pairs<C: Bf16Codes, const TILES: usize>(self, tile_bytes: usize) {
+        let Self { isa, tile, record, rows: row, sums, .. } = self;
+        isa.run_bf16(StreamPairs::<C, TILES> {
+            tile,
+            tile_bytes,
+            record,
+            row,
+            sums,
+            codes: PhantomData,
+        });
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn few_rows_pairs<C: Bf16Codes, const ROWS: usize>(self) {
+        let Self { isa, tile, record, rows, sums, .. } = self;
+        isa.run_bf16(FewRowsPairs::<C, ROWS> { tile, record, rows, sums, codes: PhantomData });
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn bf16_matrix_tiles<C: Bf16Codes>(self, row_count: usize) {
+        let Self { isa, tile, record, rows, sums, .. } = self;
+        let mut panel = MaybeUninit::<Panel>::uninit();
+        let panel_cols = if C::STORED_AS_PAIRS { tile.cols.max(1) } else { PAIR_PANEL_COLS };
+        // SAFETY: the instruction set has tiles, and there are records and room for the sums of all rows; the weights of all
+        // columns are in the tile or, as pairs, in the panel.
+        unsafe {
+            let mut tile_sums = TileSums::begin(rows, row_count, record);
+            for start in (0..tile.cols).step_by(panel_cols) {
+                let end = (start + panel_cols).min(tile.cols);
+                let mut weights = tile.codes;
+                if !C::STORED_AS_PAIRS {
+                    let panel = panel.as_mut_ptr();
+                    isa.run(DecodePairs::<C> { tile, start, end, panel, codes: PhantomData });
+                    weights = Panel::weights(panel);
+                }
+                tile_sums.add(weights, start, end);
+            }
+            tile_sums.finish(sums);
+        }
+    }
+
     fn multiply_floats<const ROWS: usize>(self, Columns { panel, start, end }: Columns) {
         let Self { isa, record, rows, sums, .. } = self;
         isa.run(MultiplyFloats::<ROWS> { panel, start, end, stride: record.stride, rows, sums });
@@ -350,7 +445,7 @@ impl Kernel for RowsAtOnce {
 }
 
 /// Rows in as few chunks of at most `most` as possible, of nearly equal size.
-fn chunks(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn chunks(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let count = rows.div_ceil(most);
     (0..count).map(move |chunk| chunk * rows / count..(chunk + 1) * rows / count)
 }

@@ -1,6 +1,6 @@
 //! AVX-512 with VNNI: 16 lanes are one 512-bit register.
 
-use super::Simd;
+use super::{Bf16Pairs, Simd};
 use std::arch::x86_64::*;
 
 /// AVX-512 F, BW, VL, DQ and VNNI.
@@ -17,6 +17,34 @@ impl Avx512 {
         Self(())
     }
 }
+
+/// AVX-512 BF16.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512Bf16(());
+
+impl Avx512Bf16 {
+    /// A token for this instruction set.
+    ///
+    /// # Safety
+    /// The processor must have AVX-512 BF16.
+    #[inline(always)]
+    pub unsafe fn new_unchecked() -> Self {
+        Self(())
+    }
+}
+
+/// For each of 4 groups of 4 lanes: the words of 32 E4M3 codes that hold its 4 low and its 4 high codes.
+const E4M3_WORDS: [i32; 16] = [0, 4, 0, 4, 1, 5, 1, 5, 2, 6, 2, 6, 3, 7, 3, 7];
+/// The bytes of such a group that a lane takes: its low code twice, then its high code twice.
+const E4M3_BYTES: [i32; 4] = [0x0404_0000, 0x0505_0101, 0x0606_0202, 0x0707_0303];
+/// Exponent and mantissa of an E4M3 code that was shifted to where BF16 has them.
+const E4M3_MAGNITUDE: i16 = 0x07F0;
+/// What the exponent of a BF16 value has more than that of an E4M3 code, with the scale left out: 127 - 7 - 8.
+const E4M3_EXPONENT: i16 = 112 << 7;
+/// The exponent of an E4M3 code in the high half of a 16-bit integer.
+const E4M3_CODE_EXPONENT: i16 = 0x7800;
+/// BF16 values of the codes whose exponent is zero: multiples of 2^-9 / 2^8.
+const E4M3_SUBNORMALS: [i16; 8] = [0, 0x3700, 0x3780, 0x37C0, 0x3800, 0x3820, 0x3840, 0x3860];
 
 /// Calls an intrinsic that takes registers only.
 macro_rules! op {
@@ -215,8 +243,94 @@ impl Simd for Avx512 {
         op!(_mm512_cvtph_ps(halves))
     }
 
+    /// Bit operations on all 32 codes at once, half as many as widening them takes: with a code in both bytes of a 16-bit
+    /// integer, a shift puts exponent and mantissa into place, and the low bits select a value where the exponent is zero.
+    #[inline(always)]
+    unsafe fn load_e4m3_pairs(self, from: *const u8) -> __m512i {
+        // SAFETY: the caller vouches for 32 readable bytes; the constants have the sizes that are loaded. The token proves
+        // that the processor has the instructions.
+        unsafe {
+            let words = _mm512_loadu_si512(E4M3_WORDS.as_ptr().cast());
+            let bytes = _mm512_broadcast_i32x4(_mm_loadu_si128(E4M3_BYTES.as_ptr().cast()));
+            let subnormals =
+                _mm512_broadcast_i32x4(_mm_loadu_si128(E4M3_SUBNORMALS.as_ptr().cast()));
+            let codes = _mm512_castsi256_si512(_mm256_loadu_si256(from.cast()));
+            let codes = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, codes), bytes);
+            // (shifted & magnitude) | exponent
+            let normal = _mm512_ternarylogic_epi32::<0xEA>(
+                _mm512_srai_epi16::<4>(codes),
+                _mm512_set1_epi16(E4M3_MAGNITUDE),
+                _mm512_set1_epi16(E4M3_EXPONENT),
+            );
+            let subnormal = _mm512_testn_epi16_mask(codes, _mm512_set1_epi16(E4M3_CODE_EXPONENT));
+            let magnitude = _mm512_mask_permutexvar_epi16(normal, subnormal, codes, subnormals);
+            // The sign bit of the code, the other bits of the magnitude.
+            _mm512_ternarylogic_epi32::<0xCA>(_mm512_set1_epi16(i16::MIN), codes, magnitude)
+        }
+    }
+
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
         op!(_mm_prefetch::<_MM_HINT_T0>(at.cast()))
+    }
+}
+
+impl Bf16Pairs<Avx512> for Avx512Bf16 {
+    #[inline(always)]
+    fn dot(self, _s: Avx512, acc: __m512, w: __m512i, a: __m512i) -> __m512 {
+        // SAFETY: the types are 512 bits without a meaning of their own; the token proves that the processor has the
+        // instruction.
+        unsafe {
+            let w = std::mem::transmute::<__m512i, __m512bh>(w);
+            let a = std::mem::transmute::<__m512i, __m512bh>(a);
+            _mm512_dpbf16_ps(acc, w, a)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::{E4M3_SCALE, LANES};
+
+    /// What [`Simd::load_e4m3_pairs`] computes, instruction by instruction, on machines without AVX-512.
+    fn pairs_by_instruction(from: &[u8; 2 * LANES]) -> [u32; LANES] {
+        let words = E4M3_WORDS.map(|word| &from[4 * word as usize..][..4]).concat();
+        let bytes = E4M3_BYTES.map(i32::to_le_bytes).concat();
+        std::array::from_fn(|lane| {
+            let group = &words[lane / 4 * 16..][..16];
+            let half = |half: usize| {
+                let byte = |byte: usize| group[usize::from(bytes[lane % 4 * 4 + 2 * half + byte])];
+                let code = i16::from_le_bytes([byte(0), byte(1)]);
+                let normal = (code >> 4 & E4M3_MAGNITUDE) | E4M3_EXPONENT;
+                // The table is repeated over 32 entries, of which the low 5 bits select one.
+                let table = E4M3_SUBNORMALS[code as usize % 32 % 8];
+                let magnitude = if code & E4M3_CODE_EXPONENT == 0 { table } else { normal };
+                ((code & i16::MIN) | (magnitude & i16::MAX)) as u16
+            };
+            u32::from(half(0)) | u32::from(half(1)) << 16
+        })
+    }
+
+    #[test]
+    fn the_bit_operations_read_all_e4m3_codes_exactly() {
+        let value = |code: u8| {
+            let (exponent, mantissa) = (i32::from(code >> 3 & 15), f32::from(code & 7));
+            let magnitude = match exponent {
+                0 => mantissa * 2f32.powi(-9),
+                _ => (1.0 + mantissa / 8.0) * 2f32.powi(exponent - 7),
+            };
+            if code >> 7 == 1 { -magnitude } else { magnitude }
+        };
+        for base in (0..=255u8).step_by(2 * LANES) {
+            let codes: [u8; 2 * LANES] = std::array::from_fn(|k| base + k as u8);
+            for (lane, pair) in pairs_by_instruction(&codes).into_iter().enumerate() {
+                for (half, bits) in [pair << 16, pair & 0xFFFF_0000].into_iter().enumerate() {
+                    let code = codes[half * LANES + lane];
+                    let got = f32::from_bits(bits) * E4M3_SCALE;
+                    assert_eq!(got.to_bits(), value(code).to_bits(), "code {code:02x}");
+                }
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "aarch64")]
 use super::Neon;
 #[cfg(target_arch = "x86_64")]
-use super::{Avx2, Avx512};
+use super::{Avx2, Avx512, Avx512Bf16, Bf16Kernel};
 use super::{Portable, Simd};
 
 /// An instruction set that this processor has. It cannot be made for one that it lacks.
@@ -89,6 +89,26 @@ impl Isa {
         return false;
     }
 
+    /// Whether there are products of pairs of BF16 values (of some processors with AVX-512).
+    pub fn has_bf16_pairs(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return matches!(self.0, Level::Avx512Bf16 | Level::Amx);
+        #[cfg(not(target_arch = "x86_64"))]
+        return false;
+    }
+
+    /// Runs `kernel` under this instruction set.
+    ///
+    /// # Panics
+    /// If the instruction set lacks products of BF16 pairs; see [`Self::has_bf16_pairs`].
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub fn run_bf16<K: Bf16Kernel>(self, kernel: K) -> K::Output {
+        assert!(self.has_bf16_pairs(), "{} has no products of BF16 pairs", self.name());
+        // SAFETY: an `Isa` is only made for what the processor has.
+        unsafe { run_avx512bf16(kernel) }
+    }
+
     /// Runs `kernel` under this instruction set.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
@@ -123,6 +143,15 @@ unsafe fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
 unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: the caller's promise is the same.
     kernel.run(unsafe { Avx512::new_unchecked() })
+}
+
+/// # Safety
+/// The processor must have the features named.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+unsafe fn run_avx512bf16<K: Bf16Kernel>(kernel: K) -> K::Output {
+    // SAFETY: the caller's promise is the same.
+    unsafe { kernel.run(Avx512::new_unchecked(), Avx512Bf16::new_unchecked()) }
 }
 
 /// # Safety

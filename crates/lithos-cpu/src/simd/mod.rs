@@ -10,6 +10,8 @@
 //! multiply-adds are those of IEEE 754 with one rounding, float to integer conversion rounds to nearest even, and the
 //! horizontal sums add in one fixed tree. A kernel that keeps to these operations therefore computes the same bits on
 //! every machine, and is tested so against [`Portable`].
+//!
+//! Products of BF16 pairs (`Bf16Pairs`) are the exception: only some processors have them, and their bits are their own.
 
 mod isa;
 mod math;
@@ -19,6 +21,8 @@ mod portable;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod bf16;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
@@ -29,7 +33,11 @@ pub use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
-pub use avx512::Avx512;
+pub use avx512::{Avx512, Avx512Bf16};
+#[cfg(all(test, target_arch = "x86_64"))]
+pub use bf16::Bf16InSoftware;
+#[cfg(target_arch = "x86_64")]
+pub use bf16::{Bf16Kernel, Bf16Pairs};
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
 
@@ -180,17 +188,35 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn bf16_high(self, pairs: Self::I) -> Self::F {
         self.from_bits(self.and(pairs, self.splat_i32(0xFFFF_0000_u32 as i32)))
     }
-    /// Writes 16 floats as BF16, rounded to nearest, ties to even (no lane may be NaN).
+    /// The nearest BF16 values, ties to even, as floats (a NaN must have zeros in its low half).
+    #[inline(always)]
+    fn round_to_bf16(self, a: Self::F) -> Self::F {
+        let bits = self.to_bits(a);
+        let odd = self.and(self.shr::<16>(bits), self.splat_i32(1));
+        let rounded = self.add_i32(self.add_i32(bits, self.splat_i32(0x7FFF)), odd);
+        self.bf16_high(rounded)
+    }
+    /// Writes 16 floats as BF16, rounded as by [`Self::round_to_bf16`].
     ///
     /// # Safety
     /// 32 bytes must be writable at `to`.
     #[inline(always)]
     unsafe fn store_bf16(self, to: *mut u16, a: Self::F) {
-        let bits = self.to_bits(a);
-        let odd = self.and(self.shr::<16>(bits), self.splat_i32(1));
-        let rounded = self.add_i32(self.add_i32(bits, self.splat_i32(0x7FFF)), odd);
+        let rounded = self.to_bits(self.round_to_bf16(a));
         // SAFETY: the caller's promise is the same.
         unsafe { self.store_low_halves(to, self.shr::<16>(rounded)) }
+    }
+    /// Reads 16 E4M3 values and then 16 more as pairs of BF16 values, each divided by [`E4M3_SCALE`]: the first ones are
+    /// the low halves. This is exact; codes that mean "not a number" read as by [`Self::load_e4m3`].
+    ///
+    /// # Safety
+    /// 32 bytes must be readable at `from`.
+    #[inline(always)]
+    unsafe fn load_e4m3_pairs(self, from: *const u8) -> Self::I {
+        // SAFETY: the caller's promise is the same.
+        let (low, high) = unsafe { (self.load_e4m3(from), self.load_e4m3(from.add(LANES))) };
+        // Three bits of mantissa leave the low halves of these floats zero.
+        self.or(self.shr::<16>(self.to_bits(low)), self.to_bits(high))
     }
     /// Reads the `count` floats at `from`, at most 16; the other lanes are zero.
     ///

@@ -88,6 +88,8 @@ impl Kernel for Everything {
             s.madd(i, j, i),
             s.lookup(&table, nibbles),
             s.splat_i32(s.sum_i32(i)),
+            // SAFETY: the array holds 64 bytes.
+            unsafe { s.load_e4m3_pairs(bytes) },
         ];
         let mut out = Vec::new();
         for f in floats {
@@ -141,6 +143,24 @@ impl Kernel for ReadE4m3 {
         let mut out = [0.0; LANES];
         // SAFETY: the arrays hold 16 values.
         unsafe { s.store(out.as_mut_ptr(), s.load_e4m3(self.0.as_ptr())) };
+        out
+    }
+}
+
+struct ReadE4m3Pairs([u8; 2 * LANES]);
+
+impl Kernel for ReadE4m3Pairs {
+    type Output = [[f32; LANES]; 2];
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Self::Output {
+        let mut out = [[0.0; LANES]; 2];
+        // SAFETY: the arrays hold 32 codes and two times 16 values.
+        unsafe {
+            let pairs = s.load_e4m3_pairs(self.0.as_ptr());
+            s.store(out[0].as_mut_ptr(), s.bf16_low(pairs));
+            s.store(out[1].as_mut_ptr(), s.bf16_high(pairs));
+        }
         out
     }
 }
@@ -216,6 +236,26 @@ fn all_e4m3_codes_are_read_exactly() {
                     (got * E4M3_SCALE).to_bits(),
                     want.to_bits(),
                     "{} code {code:02x}",
+                    isa.name()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn pairs_of_e4m3_codes_are_read_as_single_ones() {
+    for isa in Isa::available() {
+        for base in (0..=255u8).step_by(2 * LANES) {
+            let codes: [u8; 2 * LANES] = std::array::from_fn(|k| base + k as u8);
+            let got = isa.run(ReadE4m3Pairs(codes));
+            for (half, got) in got.into_iter().enumerate() {
+                let half = std::array::from_fn(|lane| codes[half * LANES + lane]);
+                let want = Isa::portable().run(ReadE4m3(half));
+                assert_eq!(
+                    got.map(f32::to_bits),
+                    want.map(f32::to_bits),
+                    "{} codes {half:02x?}",
                     isa.name()
                 );
             }
