@@ -27,6 +27,11 @@ impl Spread {
         };
         Some(Spread { median, least, most })
     }
+
+    /// The same measurements in a unit of this size.
+    pub fn in_units_of(self, unit: f64) -> Self {
+        Spread { median: self.median / unit, least: self.least / unit, most: self.most / unit }
+    }
 }
 
 impl fmt::Display for Spread {

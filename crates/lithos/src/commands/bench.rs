@@ -33,7 +33,7 @@ pseudo-random ids, then greedy decoding. Ratios are taken within a turn or a rep
 that slows down for a while changes them little. Figures are median (least..most); 1 GB is 10^9 bytes.
 
 The read stream is a plain sequential read of a buffer of 1 GiB (less where memory is short) by as many \
-threads. GB/s moved are the weights that a decode pass reads, times passes per second; keys and values come on top.")]
+threads. Decode GB/s are the weights that a decode pass reads, times passes per second; keys and values come on top.")]
 pub struct BenchArgs {
     /// A Hugging Face directory or a GGUF file
     #[arg(env = "LITHOS_MODEL", hide_env_values = true)]
@@ -250,7 +250,7 @@ impl Report<'_> {
         let Some(first) = self.variants.first() else { return String::new() };
         let memory = first.engine.memory();
         let mut out = format!(
-            "{}, {}\nprompt of {} tokens, {} generated, {} repeats; a decode pass reads {:.1} MB of weights and on average {:.1} MB of keys and values\n\n",
+            "{}, {}\nprompt of {} tokens, {} generated, {} repeats; a decode pass reads {:.1} MB of weights and on average {:.1} MB of keys and values\n",
             first.engine.name(),
             first.engine.describe_backend(),
             self.args.prompt_tokens,
@@ -259,15 +259,16 @@ impl Report<'_> {
             memory.read_per_pass as f64 / 1e6,
             self.key_value_bytes(&first.engine) as f64 / 1e6,
         );
-        let header =
-            ["fusion", "stream GB/s", "prefill tokens/s", "decode tokens/s", "weights GB/s"];
-        let header = header.into_iter().chain(["of the stream", "prefill/none", "decode/none"]);
-        let mut rows: Vec<Vec<String>> = vec![header.map(str::to_owned).collect()];
-        for variant in self.variants {
-            let Some(figures) = self.figures(variant) else { continue };
-            rows.push(row(variant.fusion, &figures));
+        // Two tables: one would be wider than most terminals.
+        for (header, row) in [(&SPEEDS[..], speeds as fn(&Figures) -> _), (&RATIOS, ratios)] {
+            let mut rows = vec![header.iter().map(ToString::to_string).collect::<Vec<_>>()];
+            for variant in self.variants {
+                let Some(figures) = self.figures(variant) else { continue };
+                rows.push([&[variant.fusion.name().to_owned()], &row(&figures)[..]].concat());
+            }
+            out.push('\n');
+            align(&rows, &mut out);
         }
-        align(&rows, &mut out);
         out
     }
 
@@ -298,8 +299,8 @@ impl Report<'_> {
             })
         };
         let spread = |spread: Spread, unit: f64| {
-            let Spread { median, least, most } = spread;
-            json!({"median": median / unit, "min": least / unit, "max": most / unit})
+            let Spread { median, least, most } = spread.in_units_of(unit);
+            json!({"median": median, "min": least, "max": most})
         };
         let mut level = json!({
             "fusion": variant.fusion.name(),
@@ -320,23 +321,27 @@ impl Report<'_> {
     }
 }
 
-fn row(fusion: Fusion, figures: &Figures) -> Vec<String> {
-    let scaled = |spread: Spread, unit: f64| Spread {
-        median: spread.median / unit,
-        least: spread.least / unit,
-        most: spread.most / unit,
-    };
+const SPEEDS: [&str; 4] = ["fusion", "stream GB/s", "prefill tokens/s", "decode tokens/s"];
+
+fn speeds(figures: &Figures) -> Vec<String> {
+    vec![
+        format!("{:.1}", figures.stream.in_units_of(1e9)),
+        format!("{:.1}", figures.prefill),
+        format!("{:.1}", figures.decode),
+    ]
+}
+
+const RATIOS: [&str; 5] =
+    ["fusion", "decode GB/s", "% of the stream", "prefill against none", "decode against none"];
+
+fn ratios(figures: &Figures) -> Vec<String> {
     let ratio = |ratio: Option<Spread>| match ratio {
         Some(ratio) => format!("{ratio:.2}"),
         None => "-".to_owned(),
     };
     vec![
-        fusion.name().to_owned(),
-        format!("{:.1}", scaled(figures.stream, 1e9)),
-        format!("{:.1}", figures.prefill),
-        format!("{:.1}", figures.decode),
-        format!("{:.1}", scaled(figures.moved, 1e9)),
-        format!("{:.0} %", scaled(figures.fraction, 0.01)),
+        format!("{:.1}", figures.moved.in_units_of(1e9)),
+        format!("{:.0}", figures.fraction.in_units_of(0.01)),
         ratio(figures.prefill_ratio),
         ratio(figures.decode_ratio),
     ]
