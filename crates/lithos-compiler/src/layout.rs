@@ -21,9 +21,11 @@
 //!
 //! Rows are padded to whole tiles and columns to [`BLOCK_COLS`], with codes 0 and scales 0.
 
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 
 use lithos_format::{Blocks, Codes, Encoding, Matrix, ScaleType};
+
+pub use crate::aligned::{AlignedBytes, Region};
 
 /// Output rows of a tile.
 pub const TILE_ROWS: usize = 16;
@@ -76,14 +78,6 @@ pub trait WeightSource: Sync {
     fn unpack_scales(&self, row: usize, out: &mut [u32]);
     /// The bits of a row's block biases.
     fn unpack_biases(&self, row: usize, out: &mut [u32]);
-}
-
-/// Zeroed bytes that begin at a multiple of [`AlignedBytes::ALIGNMENT`], untouched until they are written.
-#[derive(Debug, Default)]
-pub struct AlignedBytes {
-    storage: Vec<u8>,
-    offset: usize,
-    len: usize,
 }
 
 /// A matrix in its packed order.
@@ -205,28 +199,25 @@ impl Layout {
 
     /// Room for the packed matrix, to be filled through [`Packed::parts`].
     pub fn allocate(&self, tensor_scale: f32) -> Packed {
-        Packed {
-            layout: *self,
-            tensor_scale,
-            codes: AlignedBytes::zeroed(self.tiles() * self.code_tile_bytes()),
-            scales: AlignedBytes::zeroed(self.tiles() * self.scale_tile_bytes()),
-            biases: AlignedBytes::zeroed(self.tiles() * self.bias_tile_bytes()),
-        }
+        self.allocate_in(&mut Region::zeroed(self.region_bytes()), tensor_scale)
     }
-}
 
-impl AlignedBytes {
-    /// What the first byte's address is a multiple of: a cache line.
-    pub const ALIGNMENT: usize = 64;
+    /// As [`Layout::allocate`], in a region that holds other matrices too.
+    pub fn allocate_in(&self, region: &mut Region, tensor_scale: f32) -> Packed {
+        let [codes, scales, biases] = self.plane_bytes().map(|bytes| region.take(bytes));
+        Packed { layout: *self, tensor_scale, codes, scales, biases }
+    }
 
-    /// `len` zero bytes. The operating system gives the pages only when they are first written.
-    pub fn zeroed(len: usize) -> Self {
-        if len == 0 {
-            return Self::default();
-        }
-        let storage = vec![0; len + Self::ALIGNMENT];
-        let offset = storage.as_ptr().align_offset(Self::ALIGNMENT);
-        Self { storage, offset, len }
+    /// What the packed matrix takes up in a region.
+    pub fn region_bytes(&self) -> usize {
+        let aligned = |bytes: usize| bytes.next_multiple_of(AlignedBytes::ALIGNMENT);
+        self.plane_bytes().into_iter().map(aligned).sum()
+    }
+
+    /// Bytes of all codes, all scales and all biases.
+    fn plane_bytes(&self) -> [usize; 3] {
+        [self.code_tile_bytes(), self.scale_tile_bytes(), self.bias_tile_bytes()]
+            .map(|bytes| self.tiles() * bytes)
     }
 }
 
@@ -391,19 +382,6 @@ impl WeightSource for Matrix<'_> {
     }
     fn unpack_biases(&self, row: usize, out: &mut [u32]) {
         self.unpack_biases(row, out);
-    }
-}
-
-impl Deref for AlignedBytes {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.storage[self.offset..self.offset + self.len]
-    }
-}
-
-impl DerefMut for AlignedBytes {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[self.offset..self.offset + self.len]
     }
 }
 

@@ -5,6 +5,7 @@
 //! level says, and lays every intermediate buffer out by its lifetime. The same schedule runs on every target; a target
 //! brings task bodies only.
 
+mod aligned;
 pub mod layout;
 mod lower;
 mod memory;

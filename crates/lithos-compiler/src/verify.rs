@@ -95,14 +95,14 @@ impl Schedule {
             };
             buffer.offset..buffer.offset + buffer.width * rows * size_of::<f32>()
         };
-        for a in 0..self.buffers.len() {
-            let Some(life) = lifetimes[a] else { continue };
+        for (a, life) in lifetimes.iter().enumerate() {
+            let Some(life) = life else { continue };
             if bytes(a).end > self.arena {
                 let problem = format!("`{}` ends outside the arena", self.buffers[a].name);
                 return Err(ScheduleError { phase: life.0, problem });
             }
-            for b in a + 1..self.buffers.len() {
-                let Some(other) = lifetimes[b] else { continue };
+            for (b, other) in lifetimes.iter().enumerate().skip(a + 1) {
+                let Some(other) = other else { continue };
                 let meet = life.0 <= other.1 && other.0 <= life.1;
                 let share = bytes(a).start < bytes(b).end && bytes(b).start < bytes(a).end;
                 if meet && share && !self.same_place(a, b) {

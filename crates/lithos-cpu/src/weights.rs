@@ -63,12 +63,15 @@ impl Weights {
             matrices: HashMap::new(),
             arrays: HashMap::new(),
         };
+        let mut region = linear::weight_region(region_bytes(checkpoint, graph, multiplied)?);
         for id in graph.weights() {
             let Some(source) = graph.value(id).weight() else { continue };
             match source.form {
                 WeightForm::Matrix(_) if multiplied.contains(&id) => {
-                    let rows = rows_of(graph, id);
-                    let packed = pack(checkpoint, source, rows, workers)?;
+                    let matrix = checkpoint.matrix(&source.tensor)?;
+                    let layout = layout_of(graph, id, source, &matrix)?;
+                    let mut packed = layout.allocate_in(&mut region, matrix.tensor_scale());
+                    pack(&mut packed, &matrix, source, workers)?;
                     weights.matrices.insert(id, Arc::new(packed));
                     for tensor in checkpoint.companions(&source.tensor) {
                         checkpoint.release_pages(tensor);
@@ -118,23 +121,42 @@ impl Weights {
     }
 }
 
-fn rows_of(graph: &Graph, id: ValueId) -> usize {
-    match graph.value(id).shape.first() {
-        Some(lithos_graph::Dimension::Fixed(rows)) => *rows,
-        _ => 0,
+/// What all packed matrices take up, in the order in which a pass reads them.
+fn region_bytes(
+    checkpoint: &Checkpoint,
+    graph: &Graph,
+    multiplied: &HashSet<ValueId>,
+) -> Result<usize, WeightsError> {
+    let mut bytes = 0;
+    for id in graph.weights().filter(|id| multiplied.contains(id)) {
+        let Some(source) = graph.value(id).weight() else { continue };
+        let matrix = checkpoint.matrix(&source.tensor)?;
+        bytes += layout_of(graph, id, source, &matrix)?.region_bytes();
     }
+    Ok(bytes)
 }
 
-fn pack(
-    checkpoint: &Checkpoint,
+fn layout_of(
+    graph: &Graph,
+    id: ValueId,
     source: &WeightSource,
-    rows: usize,
+    matrix: &Matrix<'_>,
+) -> Result<Layout, WeightsError> {
+    let rows = match graph.value(id).shape.first() {
+        Some(lithos_graph::Dimension::Fixed(rows)) => *rows,
+        _ => 0,
+    };
+    Layout::for_encoding(rows, matrix.cols(), &matrix.encoding())
+        .map_err(|error| WeightsError::Layout { tensor: source.tensor.clone(), source: error })
+}
+
+/// Fills a packed matrix with all workers.
+fn pack(
+    packed: &mut Packed,
+    matrix: &Matrix<'_>,
+    source: &WeightSource,
     workers: &mut Workers,
-) -> Result<Packed, WeightsError> {
-    let matrix: Matrix<'_> = checkpoint.matrix(&source.tensor)?;
-    let layout = Layout::for_encoding(rows, matrix.cols(), &matrix.encoding())
-        .map_err(|error| WeightsError::Layout { tensor: source.tensor.clone(), source: error })?;
-    let mut packed = linear::allocate(&layout, matrix.tensor_scale());
+) -> Result<(), WeightsError> {
     let parts: Vec<_> =
         packed.parts(TILES_PER_PART).into_iter().map(std::sync::Mutex::new).collect();
     let next = AtomicUsize::new(0);
@@ -142,11 +164,10 @@ fn pack(
         while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
             // Each part is taken by one worker only; a poisoned lock means that worker panicked, which ends the launch.
             if let Ok(mut part) = part.lock() {
-                part.fill(&matrix, &|row| source.rows.source_row(row));
+                part.fill(matrix, &|row| source.rows.source_row(row));
             }
         }
         Ok(())
     })?;
-    drop(parts);
-    Ok(packed)
+    Ok(())
 }

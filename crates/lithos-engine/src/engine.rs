@@ -270,6 +270,8 @@ impl Engine {
         sequence.make_room(&request.prompt[reused..])?;
         let mut done = reused;
         let mut first = None;
+        // Nothing can refuse the request any more: whoever waits may know that it has begun.
+        on_event(Event::Prefill { done, total });
         while done < total {
             if request.cancel.is_cancelled() {
                 return Ok(None);

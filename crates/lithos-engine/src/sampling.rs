@@ -207,13 +207,16 @@ impl Sampler {
 
 /// The token of the largest logit; of equal ones the first. NaN never wins.
 pub fn largest(logits: &[f32]) -> TokenId {
-    let mut best = 0;
-    for (id, logit) in logits.iter().enumerate() {
-        if *logit > logits[best] || logits[best].is_nan() {
-            best = id;
+    // Sixteen running maxima, which compile to vector instructions, then the first place of the largest.
+    let (chunks, rest) = logits.as_chunks::<16>();
+    let mut maxima = [f32::NEG_INFINITY; 16];
+    for chunk in chunks {
+        for (maximum, logit) in maxima.iter_mut().zip(chunk) {
+            *maximum = if *logit > *maximum { *logit } else { *maximum };
         }
     }
-    TokenId(best as u32)
+    let maximum = maxima.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max);
+    TokenId(logits.iter().position(|logit| *logit == maximum).unwrap_or(0) as u32)
 }
 
 #[cfg(test)]

@@ -197,8 +197,7 @@ fn a_seed_repeats_an_answer() {
             seed: Some(seed),
             ..lithos_engine::Sampling::greedy()
         };
-        let request =
-            Request { sampling, max_tokens: Some(24), ..Request::new(prompt.clone()) };
+        let request = Request { sampling, max_tokens: Some(24), ..Request::new(prompt.clone()) };
         engine.generate(&request, &mut |_| ()).expect("generates").tokens
     };
     assert_eq!(tokens(1), tokens(1));

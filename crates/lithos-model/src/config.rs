@@ -76,11 +76,7 @@ impl<'a> Config<'a> {
     }
 
     /// Fails if `key` is present and not one of `known`.
-    pub(crate) fn require_text(
-        &self,
-        key: &'static str,
-        known: &[&str],
-    ) -> Result<(), ModelError> {
+    pub(crate) fn require_text(&self, key: &'static str, known: &[&str]) -> Result<(), ModelError> {
         match self.get(key) {
             None => Ok(()),
             Some(value) if value.as_str().is_some_and(|name| known.contains(&name)) => Ok(()),
@@ -102,7 +98,10 @@ impl<'a> Config<'a> {
         let field = |name: &str| parameters.and_then(|parameters| parameters.get(name));
         let number = |name: &'static str| -> Result<f64, ModelError> {
             let value = field(name).ok_or_else(|| self.missing(name))?;
-            value.as_f64().filter(|x| *x > 0.0).ok_or_else(|| self.wrong(name, "a positive number", value))
+            value
+                .as_f64()
+                .filter(|x| *x > 0.0)
+                .ok_or_else(|| self.wrong(name, "a positive number", value))
         };
         let theta = match field("rope_theta") {
             Some(_) => number("rope_theta")?,

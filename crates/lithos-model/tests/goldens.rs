@@ -13,7 +13,8 @@ struct Golden {
 }
 
 fn golden(name: &str) -> Golden {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens").join(name);
+    let folder =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens").join(name);
     let reference = Checkpoint::open_safetensors_file(&folder.join("reference.safetensors"))
         .expect("the reference opens");
     let ids = reference.tensor("ids").expect("ids").to_f32().expect("ids decode");

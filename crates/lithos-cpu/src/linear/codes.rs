@@ -295,6 +295,36 @@ pub(super) struct Tile {
     pub(super) cols: usize,
 }
 
+/// Bytes from one tile to the next, in each plane of a packed matrix.
+#[derive(Clone, Copy)]
+pub(super) struct TileStrides {
+    codes: usize,
+    scales: usize,
+    biases: usize,
+}
+
+impl TileStrides {
+    pub(super) fn of(packed: &Packed) -> Self {
+        let layout = packed.layout();
+        Self {
+            codes: layout.code_tile_bytes(),
+            scales: layout.scale_tile_bytes(),
+            biases: layout.bias_tile_bytes(),
+        }
+    }
+
+    /// The tile `count` after `tile`.
+    #[inline(always)]
+    pub(super) fn advance(&self, tile: Tile, count: usize) -> Tile {
+        Tile {
+            codes: tile.codes.wrapping_add(count * self.codes),
+            scales: tile.scales.wrapping_add(count * self.scales),
+            biases: tile.biases.wrapping_add(count * self.biases),
+            ..tile
+        }
+    }
+}
+
 impl Tile {
     /// Tile `index`.
     ///

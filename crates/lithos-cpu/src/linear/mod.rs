@@ -54,7 +54,7 @@ pub use operand::{Operand, OperandKind};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use lithos_compiler::layout::{Layout, Packed, TILE_ROWS};
+use lithos_compiler::layout::{Packed, Region, TILE_ROWS};
 
 use crate::simd::{Isa, Kernel, Simd, silu};
 use codes::output_factor;
@@ -67,7 +67,7 @@ pub const FEW_ROWS: usize = 16;
 pub const ROWS_PER_BLOCK: usize = 128;
 
 /// Tiles whose sums are finished together when there is one row.
-const TILES_PER_BATCH: usize = 8;
+const TILES_PER_BATCH: usize = 16;
 
 /// Activation rows to read: `rows` rows of `cols` floats, `row_stride` floats apart.
 #[derive(Clone, Copy, Debug)]
@@ -109,15 +109,11 @@ pub enum Epilogue {
     Add,
 }
 
-/// Room for a packed matrix in pages as large as the operating system offers, to be filled through [`Packed::parts`].
-///
-/// A pass over the weights touches each page once, so that with small pages the page walks cost bandwidth.
-pub fn allocate(layout: &Layout, tensor_scale: f32) -> Packed {
-    let packed = layout.allocate(tensor_scale);
-    for plane in [packed.codes(), packed.scales(), packed.biases()] {
-        advise_large_pages(plane);
-    }
-    packed
+/// A region for packed matrices in pages as large as the operating system offers.
+pub fn weight_region(bytes: usize) -> Region {
+    let region = Region::zeroed(bytes);
+    advise_large_pages(&region);
+    region
 }
 
 /// Computes `tiles` of output rows for `rows` of the operand, which must hold them prepared for this matrix's layout.
@@ -295,18 +291,14 @@ fn blocks(rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 #[cfg(target_os = "linux")]
-fn advise_large_pages(plane: &[u8]) {
-    const LARGE_PAGE: usize = 2 << 20;
-    let start = plane.as_ptr().addr().next_multiple_of(LARGE_PAGE);
-    let end = (plane.as_ptr().addr() + plane.len()) / LARGE_PAGE * LARGE_PAGE;
-    if start < end {
-        // SAFETY: the range lies inside memory that is ours; the advice changes no contents, and may be refused.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
-    }
+fn advise_large_pages(region: &Region) {
+    let (start, bytes) = region.span();
+    // SAFETY: the range is ours; the advice changes no contents, and may be refused.
+    unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise_large_pages(_plane: &[u8]) {}
+fn advise_large_pages(_region: &Region) {}
 
 /// Writes sums `[tile][row][16]` to the output.
 struct Finish {

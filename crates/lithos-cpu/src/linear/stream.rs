@@ -4,21 +4,26 @@ use std::marker::PhantomData;
 
 use lithos_compiler::layout::{BLOCK_COLS, TILE_ROWS};
 
-use super::codes::{FloatCodes, IntegerCodes, Tile, load_scales};
+use super::codes::{FloatCodes, IntegerCodes, Tile, TileStrides, load_scales};
 use super::operand::RecordLayout;
 use crate::simd::{Kernel, Simd};
 
 /// How far ahead of its reads a stream asks for cache lines, in bytes.
 pub(super) const PREFETCH_AHEAD: usize = 2048;
 
-/// The sums of one tile of integer codes with one row.
+/// The sums of neighbouring tiles of integer codes with one row.
 pub(super) struct StreamIntegers<C, const BIAS: bool, const UNIT: usize> {
+    /// The first tile.
     pub(super) tile: Tile,
+    /// How many tiles.
+    pub(super) tiles: usize,
+    /// Bytes from one tile to the next, in each plane.
+    pub(super) strides: TileStrides,
     pub(super) zero_point: i32,
     pub(super) record: RecordLayout,
     /// The row's record.
     pub(super) row: *const u8,
-    /// 16 sums.
+    /// 16 sums for each tile.
     pub(super) sums: *mut f32,
     pub(super) codes: PhantomData<C>,
 }
@@ -30,7 +35,19 @@ impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> Kernel
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let tile = self.tile;
+        for index in 0..self.tiles {
+            let tile = self.strides.advance(self.tile, index);
+            // SAFETY: the tiles lie behind one another, each with a place for its sums.
+            unsafe { self.tile(s, tile, self.sums.add(index * TILE_ROWS)) };
+        }
+    }
+}
+
+impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> StreamIntegers<C, BIAS, UNIT> {
+    /// # Safety
+    /// The tile must have the record's columns, and there must be room for 16 sums.
+    #[inline(always)]
+    unsafe fn tile<S: Simd>(&self, s: S, tile: Tile, out: *mut f32) {
         let units_per_group = tile.group_cols / UNIT;
         let mut acc = s.zero();
         let (mut unit, units) = (0, tile.cols / UNIT);
@@ -47,12 +64,13 @@ impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> Kernel
             let mut group = 0;
             while unit < units {
                 let d = load_scales(s, tile.scale_type, tile.scales_of(group));
+                s.prefetch(tile.scales_of(group).wrapping_add(PREFETCH_AHEAD / 4));
                 let bias = if BIAS {
+                    s.prefetch(tile.biases_of(group).wrapping_add(PREFETCH_AHEAD / 4));
                     Some(load_scales(s, tile.bias_type, tile.biases_of(group)))
                 } else {
                     None
                 };
-                s.prefetch(tile.scales_of(group).wrapping_add(PREFETCH_AHEAD / 4));
                 for _ in 0..units_per_group {
                     let at = tile.codes.add(unit * unit_bytes);
                     for line in 0..unit_bytes / 64 {
@@ -75,7 +93,7 @@ impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> Kernel
                 }
                 group += 1;
             }
-            s.store(self.sums, acc);
+            s.store(out, acc);
         }
     }
 }

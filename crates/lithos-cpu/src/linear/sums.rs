@@ -15,7 +15,7 @@ use super::bf16_tiles::TileSums;
 #[cfg(target_arch = "x86_64")]
 use super::codes::Bf16Codes;
 use super::codes::{
-    Bf16, E2m1, E4m3, F16, F32, FloatCodes, I8, IntegerCodes, Tile, U4, zero_point,
+    Bf16, E2m1, E4m3, F16, F32, FloatCodes, I8, IntegerCodes, Tile, TileStrides, U4, zero_point,
 };
 use super::few_rows::{FewRowsFloats, FewRowsIntegers};
 #[cfg(target_arch = "x86_64")]
@@ -146,17 +146,24 @@ impl<'a> Product<'a> {
         tiles: Range<usize>,
         sums: *mut f32,
     ) {
+        if self.rows == 1 && !tiles.is_empty() {
+            let tile = Tile::of(self.packed, tiles.start);
+            // SAFETY: the caller has room for the sums of every tile.
+            let part = unsafe { self.part(tile, sums, 0) };
+            let strides = TileStrides::of(self.packed);
+            return if tile.unit_cols() == BLOCK_COLS {
+                part.stream_integers::<C, BIAS, BLOCK_COLS>(tiles.len(), strides)
+            } else {
+                part.stream_integers::<C, BIAS, { BLOCK_COLS / 2 }>(tiles.len(), strides)
+            };
+        }
         for (index, tile) in tiles.enumerate() {
             let tile = Tile::of(self.packed, tile);
             // SAFETY: the caller has room for the sums of every tile.
             let part = unsafe { self.part(tile, sums.add(index * self.rows * TILE_ROWS), 0) };
             match self.rows {
                 0 => {}
-                1 if tile.unit_cols() == BLOCK_COLS => {
-                    part.stream_integers::<C, BIAS, BLOCK_COLS>()
-                }
-                1 => part.stream_integers::<C, BIAS, { BLOCK_COLS / 2 }>(),
-                2..=FEW_ROWS => {
+                1..=FEW_ROWS => {
                     for rows in chunks(self.rows, self.rows_at_once.decode) {
                         // SAFETY: as above.
                         let part = unsafe { self.part(tile, part.sums, rows.start) };
@@ -329,10 +336,16 @@ impl<'a> Product<'a> {
 }
 
 impl Part {
-    fn stream_integers<C: IntegerCodes, const BIAS: bool, const UNIT: usize>(self) {
+    fn stream_integers<C: IntegerCodes, const BIAS: bool, const UNIT: usize>(
+        self,
+        tiles: usize,
+        strides: TileStrides,
+    ) {
         let Self { isa, tile, zero_point, record, rows: row, sums } = self;
         isa.run(StreamIntegers::<C, BIAS, UNIT> {
             tile,
+            tiles,
+            strides,
             zero_point,
             record,
             row,

@@ -14,6 +14,9 @@ use lithos_graph::{Graph, GraphBuilder, RowMap, ValueId};
 use crate::config::Config;
 use crate::model::ModelError;
 
+/// Builds the graph of a GGUF file.
+type FromGguf = fn(&Checkpoint) -> Result<Graph, ModelError>;
+
 /// A model family that can be described as a graph.
 pub(crate) struct Architecture {
     /// `model_type` values of `config.json` that mean this family.
@@ -21,7 +24,7 @@ pub(crate) struct Architecture {
     /// Builds the graph of a Hugging Face directory.
     from_config: fn(&Checkpoint, &Config<'_>) -> Result<Graph, ModelError>,
     /// `general.architecture` of a GGUF file that means this family, and what builds its graph.
-    from_gguf: Option<(&'static str, fn(&Checkpoint) -> Result<Graph, ModelError>)>,
+    from_gguf: Option<(&'static str, FromGguf)>,
 }
 
 const ARCHITECTURES: &[&Architecture] =

@@ -10,11 +10,8 @@ use crate::config::Config;
 use crate::model::ModelError;
 use crate::naming::Naming;
 
-pub(super) const ARCHITECTURE: Architecture = Architecture {
-    model_types: &["qwen3_5", "qwen3_5_text"],
-    from_config,
-    from_gguf: None,
-};
+pub(super) const ARCHITECTURE: Architecture =
+    Architecture { model_types: &["qwen3_5", "qwen3_5_text"], from_config, from_gguf: None };
 
 /// Layer and head norms store their distance from one; the gated norm stores the weight itself.
 const NORM_OFFSET: f32 = 1.0;
@@ -90,7 +87,8 @@ fn layer_kinds(
     config: &Config<'_>,
     layers: usize,
 ) -> Result<Vec<LayerKind>, ModelError> {
-    let fail = |problem: String| ModelError::Config { file: super::config_file(checkpoint), problem };
+    let fail =
+        |problem: String| ModelError::Config { file: super::config_file(checkpoint), problem };
     let Some(names) = config.layer_types()? else {
         let interval = config.optional_size("full_attention_interval")?.unwrap_or(4);
         let kind = |layer: usize| match (layer + 1).is_multiple_of(interval) {
@@ -182,7 +180,8 @@ impl Qwen35 {
         let qkv = b.convolution("convolved", u, taps_weight, history, taps);
         let a_log = weights.array(b, name("A_log"), &[value_heads])?;
         let dt_bias = weights.array(b, name("dt_bias"), &[value_heads])?;
-        let state = b.state("delta", StateKind::DeltaRule { heads: value_heads, key_dim, value_dim });
+        let state =
+            b.state("delta", StateKind::DeltaRule { heads: value_heads, key_dim, value_dim });
         let inputs = [qkv, alpha, beta, a_log, dt_bias];
         let o = b.gated_delta("core", inputs, state, key_heads);
         let norm = weights.array(b, name("norm.weight"), &[value_dim])?;
