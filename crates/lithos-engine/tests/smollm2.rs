@@ -1,7 +1,7 @@
 //! Real weights: SmolLM2-135M-Instruct from its GGUF file. `scripts/fetch-smollm2` fetches it; where it is absent these tests say so
 //! and are skipped, unless `LITHOS_REQUIRE_SMOLLM2` is set, as in CI.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lithos_engine::{BackendKind, Engine, EngineOptions, FinishReason, Fusion, Request, TokenId};
 use lithos_model::text::{SpecialTokens, TemplateOptions};
@@ -21,7 +21,7 @@ fn model() -> Option<PathBuf> {
     None
 }
 
-fn open(path: &PathBuf, options: EngineOptions) -> Engine {
+fn open(path: &Path, options: EngineOptions) -> Engine {
     Engine::open(path, EngineOptions { context: Some(2048), ..options }).expect("the model opens")
 }
 

@@ -191,7 +191,16 @@ impl Kernel for Attend<'_> {
             };
         }
         let visible = self.queries.visible.iter().copied().max().unwrap_or(0).min(self.keys.end);
-        for index in self.keys.start / PAGE_TOKENS..visible.div_ceil(PAGE_TOKENS) {
+        let pages = self.keys.start / PAGE_TOKENS..visible.div_ceil(PAGE_TOKENS);
+        // Few records use a page for less time than it takes to come from memory: the next one is asked for meanwhile.
+        let from_memory = records < WIDEN_FROM;
+        if from_memory && !pages.is_empty() {
+            self.prefetch(s, pages.start);
+        }
+        for index in pages.clone() {
+            if from_memory && index + 1 < pages.end {
+                self.prefetch(s, index + 1);
+            }
             let (page, first) = (self.page_table[index], index * PAGE_TOKENS);
             let keys = self.pool.keys(page, self.kv_head);
             let values = self.pool.values(page, self.kv_head);
@@ -219,6 +228,15 @@ impl Kernel for Attend<'_> {
 }
 
 impl Attend<'_> {
+    /// Asks for the keys and values of a page, which lie behind one another.
+    #[inline(always)]
+    fn prefetch<S: Simd>(&self, s: S, index: usize) {
+        let start = self.pool.keys(self.page_table[index], self.kv_head);
+        for line in (0..2 * self.pool.geometry().half_bytes()).step_by(64) {
+            s.prefetch(start.wrapping_add(line));
+        }
+    }
+
     /// One step of the online softmax of all records: blocks of records that see the same number
     /// of this page's keys, so that no record reads a value that it must not see.
     ///
