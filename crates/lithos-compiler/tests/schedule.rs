@@ -165,9 +165,8 @@ fn fusion_levels_cut_the_same_phases() {
 #[test]
 fn buffers_share_memory_over_time() {
     let schedule = compile(PassKind::Decode, Fusion::Step);
-    let rows = |rows| if rows == BufferRows::Pass { 16 } else { 16 };
-    let all: usize =
-        schedule.buffers.iter().map(|buffer| buffer.width * rows(buffer.rows) * 4).sum();
+    let rows = lithos_compiler::MAX_DECODE_ROWS;
+    let all: usize = schedule.buffers.iter().map(|buffer| buffer.width * rows * 4).sum();
     assert!(schedule.arena * 2 < all, "{} of {all}", schedule.arena);
     assert!(schedule.buffers.iter().all(|buffer| buffer.offset % 64 == 0));
 }
@@ -216,6 +215,6 @@ fn damage_is_seen() {
     // An arena too small.
     assert!(damaged(|schedule| schedule.arena /= 2).is_err());
     // A phase in no region, and a group in no phase.
-    assert!(damaged(|schedule| drop(schedule.regions.pop())).is_err());
-    assert!(damaged(|schedule| drop(schedule.phases.pop())).is_err());
+    assert!(damaged(|schedule| schedule.regions.truncate(1)).is_err());
+    assert!(damaged(|schedule| schedule.phases.truncate(3)).is_err());
 }

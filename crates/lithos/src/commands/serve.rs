@@ -49,7 +49,7 @@ pub struct ServeArgs {
     /// A host name that clients may use besides those of this machine; may be repeated
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Server")]
     allow_host: Vec<String>,
-    /// An origin whose web pages may send requests, such as https://chat.example; may be repeated
+    /// An origin whose web pages may send requests, such as `https://chat.example`; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = NonEmptyStringValueParser::new(), help_heading = "Server")]
     allow_origin: Vec<String>,
     #[command(flatten)]
