@@ -13,7 +13,7 @@ use crate::value::{StateKind, ValueId, WeightSource};
 
 /// Where the interpreter gets weights from.
 pub trait WeightStore {
-    /// Decodes row `row` of a weight matrix (after its [`RowMap`]) into `out`.
+    /// Decodes row `row` of a weight matrix (after its [`crate::RowMap`]) into `out`.
     fn matrix_row(&self, source: &WeightSource, row: usize, out: &mut [f32]);
     /// Decodes a small weight in storage order.
     fn array(&self, source: &WeightSource) -> Vec<f32>;
