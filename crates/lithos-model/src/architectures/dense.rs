@@ -4,6 +4,7 @@ use lithos_format::Checkpoint;
 use lithos_graph::{Graph, GraphBuilder, Limits, Part, Rotary, RowMap, StateKind, ValueId};
 
 use crate::architectures::WeightLoader;
+use crate::config::Config;
 use crate::model::ModelError;
 use crate::naming::Naming;
 
@@ -29,7 +30,43 @@ pub(super) struct DenseTransformer {
     pub(super) rotary_rows: RowMap,
 }
 
+/// What families differ in, beside their configuration's values.
+pub(super) struct Family {
+    pub(super) architecture: &'static str,
+    pub(super) head_norms: bool,
+    /// Head size where the configuration does not say; `None` divides the width by the heads.
+    pub(super) head_dim: Option<usize>,
+    /// Positions where the configuration does not say.
+    pub(super) context: usize,
+}
+
 impl DenseTransformer {
+    /// Reads a Hugging Face configuration.
+    pub(super) fn from_config(config: &Config<'_>, family: Family) -> Result<Self, ModelError> {
+        config.require_silu()?;
+        config.require_unset("attention_bias")?;
+        let (hidden, heads) = (config.size("hidden_size")?, config.size("num_attention_heads")?);
+        let default_head_dim = family.head_dim.unwrap_or(hidden / heads);
+        let head_dim = config.optional_size("head_dim")?.unwrap_or(default_head_dim);
+        Ok(DenseTransformer {
+            architecture: family.architecture,
+            hidden,
+            layers: config.size("num_hidden_layers")?,
+            heads,
+            key_value_heads: config.optional_size("num_key_value_heads")?.unwrap_or(heads),
+            head_dim,
+            intermediate: config.size("intermediate_size")?,
+            vocabulary: config.size("vocab_size")?,
+            context: config.optional_size("max_position_embeddings")?.unwrap_or(family.context),
+            epsilon: config.number_or("rms_norm_eps", 1e-6)? as f32,
+            rotary: config.rotary(head_dim, 10_000.0)?,
+            tied: config.tied_embeddings(false)?,
+            head_norms: family.head_norms,
+            naming: Naming::HuggingFace { prefix: "model." },
+            rotary_rows: RowMap::All,
+        })
+    }
+
     /// Builds the graph, checking every tensor's shape.
     pub(super) fn build(&self, checkpoint: &Checkpoint) -> Result<Graph, ModelError> {
         let weights = WeightLoader { checkpoint };
