@@ -54,11 +54,7 @@ class Tool:
         return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 
-def _pick(*names: str) -> Callable[[random.Random, str], object]:
-    return lambda random_source, _: random_source.choice(names)
-
-
-S, I, N, A = "string", "integer", "number", "array"
+S, I, N = "string", "integer", "number"
 
 
 def _weather(r: random.Random) -> Values:
@@ -152,9 +148,11 @@ def _person(r: random.Random) -> Values:
 
 
 def _trip(r: random.Random) -> Values:
-    origin, destination = r.sample(values.CITIES, 2)
-    return {"origin": origin, "destination": destination, "day": r.choice(values.DAYS), "time": r.choice(values.TIMES), "price": r.randint(29, 240), "duration": f"{r.randint(1, 6)} h {r.choice(['05', '10', '20', '35', '45'])} min",
-            "distance": r.randint(120, 1900)}
+    origin, destination = r.sample(values.EUROPEAN_CITIES, 2)
+    distance = r.randint(210, 1400)
+    minutes = distance * 60 // 95 // 5 * 5
+    return {"origin": origin, "destination": destination, "day": r.choice(values.DAYS), "time": r.choice(values.TIMES), "price": r.randint(29, 240),
+            "duration": f"{minutes // 60} h {minutes % 60:02d} min", "distance": distance}
 
 
 TOOLS: list[Tool] = [
@@ -210,7 +208,7 @@ TOOLS: list[Tool] = [
     Tool("set_alarm", "Set an alarm.", {"time": (S, "Time as HH:MM")}, lambda r: {"time": r.choice(["05:30", "06:00", "06:15", "06:30", "06:45", "07:00", "07:20", "07:30", "08:00"])}, ["Wake me up at {time}.", "Set an alarm for {time}.", "I have to get up at {time}. Set an alarm.", "Alarm at {time} please"],
          ["Your alarm is set for {time}.", "I will wake you at {time}.", "Done, the alarm rings at {time}."], lambda v: {"status": "set"}, "set the alarm", missing=("Set an alarm for tomorrow.", "What time should it ring?", "{time}")),
     Tool("convert_units", "Convert a value between units.", {"value": (N, "Value"), "from_unit": (S, "Unit to convert from"), "to_unit": (S, "Unit to convert to")}, _units,
-         ["Convert {value} {from_unit} to {to_unit}.", "How many {to_unit} are {value} {from_unit}?", "What is {value} {from_unit} in {to_unit}?", "{value} {from_unit} in {to_unit}"], ["{value} {from_unit} are {converted} {to_unit}.", "That is {converted} {to_unit}."], lambda v: v["converted"].__str__(), "convert the units"),
+         ["Convert {value} {from_unit} to {to_unit}.", "How many {to_unit} are {value} {from_unit}?", "What is {value} {from_unit} in {to_unit}?", "{value} {from_unit} in {to_unit}"], ["{value} {from_unit} are {converted} {to_unit}.", "That is {converted} {to_unit}."], lambda v: str(v["converted"]), "convert the units"),
     Tool("translate", "Translate a text.", {"text": (S, "Text to translate"), "target_language": (S, "Language to translate into")}, _translation,
          ["Translate \"{text}\" into {target_language}.", "How do you say \"{text}\" in {target_language}?", "What is \"{text}\" in {target_language}?", "Say \"{text}\" in {target_language}."], ["In {target_language}, \"{text}\" is \"{translated}\".", "\"{translated}\""], lambda v: {"translation": v["translated"]}, "translate the text",
          missing=("Translate \"{text}\".", "Into which language?", "Into {target_language}.")),
@@ -258,7 +256,7 @@ TOOLS: list[Tool] = [
     Tool("resize_image", "Resize an image.", {"path": (S, "Path of the image"), "width": (I, "New width in pixels")}, lambda r: {"path": r.choice(["cat.png", "banner.jpg", "logo.png", "photo.jpg"]), "width": r.choice([200, 320, 400, 640, 800, 1024])}, ["Resize {path} to a width of {width} pixels.", "Make {path} {width} pixels wide."], ["`{path}` is now {width} pixels wide."], lambda v: {"status": "ok"}, "resize {path}"),
     Tool("check_spelling", "Check the spelling of a text.", {"text": (S, "Text")}, lambda r: dict(zip(("text", "wrong", "right"), r.choice([("I recieve many letters", "recieve", "receive"), ("We will definately come", "definately", "definitely"), ("It is neccessary", "neccessary", "necessary"), ("See you tommorow", "tommorow", "tomorrow"), ("A seperate room", "seperate", "separate")]))), ["Check the spelling: \"{text}\"", "Is there a spelling mistake in \"{text}\"?", "Spell-check this: {text}"], ["There is one mistake: \"{wrong}\" should be \"{right}\".", "Yes, \"{wrong}\" is spelled \"{right}\"."], lambda v: [{"word": v["wrong"], "suggestion": v["right"]}], "check the spelling"),
     Tool("get_system_info", "Get information on this computer.", {"item": (S, "What to report")}, lambda r: dict(zip(("item", "value"), r.choice([("memory", "16 GB, 9 GB free"), ("cpu", "8 cores at 3.2 GHz"), ("disk", "512 GB, 210 GB free"), ("system", "Linux 6.1")]))), ["What is the {item} of this computer?", "Show me the {item} information.", "{item} info, please"], ["Here is the {item}: {value}."], lambda v: {v["item"]: v["value"]}, "read the system information", enums={"item": ["memory", "cpu", "disk", "system"]}),
-    Tool("install_package", "Install a Python package.", {"package": (S, "Name of the package")}, lambda r: {"package": r.choice(["requests", "flask", "numpy", "rich", "pytest", "httpx"]), "version": f"{r.randint(1, 3)}.{r.randint(0, 30)}.{r.randint(0, 9)}"}, ["Install {package}.", "Please install the Python package {package}.", "pip install {package}"], ["I installed {package} {version}.", "{package} {version} is installed."], lambda v: {"installed": f"{v['package']}-{v['version']}"}, "install {package}"),
+    Tool("install_package", "Install a Python package.", {"package": (S, "Name of the package")}, lambda r: {"package": r.choice(["requests", "flask", "numpy", "rich", "pytest", "httpx"]), "version": f"{r.randint(1, 3)}.{r.randint(0, 30)}.{r.randint(0, 9)}"}, ["Install {package}.", "Please install the Python package {package}.", "pip install {package}"], ["I installed {package} {version}.", "The package {package} {version} is installed."], lambda v: {"installed": f"{v['package']}-{v['version']}"}, "install {package}"),
     Tool("compress_folder", "Compress a folder into a zip file.", {"path": (S, "Folder"), "output": (S, "Path of the zip file")}, lambda r: {"path": (name := r.choice(["photos", "src", "reports", "music", "letters"])), "output": f"{name}.zip"}, ["Zip the folder {path} into {output}.", "Compress {path} to {output}."], ["The folder `{path}` is now in `{output}`."], lambda v: {"status": "ok"}, "compress {path}"),
     Tool("get_sunset", "Get the time of sunset in a city.", {"city": (S, "Name of the city")}, lambda r: {"city": r.choice(values.CITIES), "time": f"{r.randint(16, 21)}:{r.randint(10, 59)}"}, ["When does the sun set in {city}?", "Sunset in {city} today?", "What time is sunset in {city}?"], ["The sun sets at {time} in {city} today.", "Sunset in {city} is at {time}."], lambda v: {"sunset": v["time"]}, "get the sunset time"),
     Tool("add_expense", "Record an expense.", {"amount": (N, "Amount in euros"), "category": (S, "Category")}, lambda r: {"amount": round(r.uniform(2, 90), 2), "category": r.choice(["food", "transport", "books", "clothes", "coffee", "rent"])}, ["Record an expense of {amount} euros for {category}.", "I spent {amount} euros on {category}.", "Add {amount} euros under {category}."], ["I recorded {amount} euros for {category}.", "Saved: {amount} euros, {category}."], lambda v: {"status": "saved"}, "record the expense"),

@@ -8,6 +8,7 @@ CITIES = _items("""
 Paris; London; Rome; Madrid; Berlin; Vienna; Lisbon; Athens; Oslo; Stockholm; Helsinki; Copenhagen; Dublin; Warsaw; Prague; Budapest; Zurich; Brussels; Amsterdam; Hamburg; Munich; Milan;
 Barcelona; Porto; Cairo; Nairobi; Lagos; Tokyo; Osaka; Seoul; Bangkok; Mumbai; Delhi; Singapore; Sydney; Melbourne; Auckland; New York; Boston; Chicago; Seattle; Denver; Toronto; Montreal;
 Lima; Bogota; Santiago; Buenos Aires""")
+EUROPEAN_CITIES = _items("Paris; Rome; Madrid; Berlin; Vienna; Prague; Budapest; Zurich; Brussels; Amsterdam; Hamburg; Munich; Milan; Barcelona; Warsaw; Copenhagen; Lyon; Venice; Cologne; Krakow")
 PEOPLE = _items("""
 Anna; Ben; Clara; David; Emma; Felix; Grace; Henry; Ines; Jack; Kate; Leo; Maria; Noah; Olivia; Paul; Rosa; Sam; Tina; Victor; Yusuf; Zoe; Amir; Priya; Sofia; Tom; Lucy; Nina; Oscar; Ravi""")
 DAYS = _items("Monday; Tuesday; Wednesday; Thursday; Friday; Saturday; Sunday")
