@@ -18,7 +18,7 @@ _LICENCE_LINE = re.compile(r"^\s*(?:#|//|\*|--|;)?\s*(?:\(c\)|copyright\b|licens
 _FENCE = re.compile(r"^\s*```", re.MULTILINE)
 _BLOCK_COMMENT = re.compile(r"\A\s*(?:/\*.*?\*/|<!--.*?-->|\(\*.*?\*\))\s*", re.DOTALL)
 _BOILERPLATE = re.compile(
-    r"^(?:see also:?|previous|next|up|home|table of contents|on this page|note|contents|read more|source|click here to download.*|"
+    r"^(?:see also:?|expand description|run|copy|show hidden lines|previous|next|up|home|table of contents|on this page|note|contents|read more|source|click here to download.*|"
     r"go to the end.*|run this code|auto trait implementations|blanket implementations|trait implementations|"
     r"this (?:api|is a nightly-only).*|\[src\].*|available languages:.*|comments|last updated.*|created using sphinx.*)$", re.IGNORECASE)
 

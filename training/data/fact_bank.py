@@ -68,7 +68,7 @@ a lizard: a reptile; a frog: an amphibian; a toad: an amphibian; a bee: an insec
 
 COLORS = _pairs("""
 grass: green; snow: white; a ripe banana: yellow; coal: black; blood: red; a clear sky: blue; a ripe tomato: red; an orange: orange; milk: white; chocolate: brown; a lemon: yellow; spinach: green; a carrot: orange; an emerald: green; a ruby: red; a sapphire: blue;
-a flamingo: pink; a polar bear: white; cherries: red; lavender: purple; salt: white; gold: yellow; a crow: black""")
+a flamingo: pink; a polar bear: white; a cherry: red; lavender: purple; salt: white; gold: yellow; a crow: black""")
 
 MIXES = _pairs("blue and yellow: green; red and yellow: orange; red and blue: purple; red and white: pink; black and white: gray")
 LEGS = _pairs("a spider: eight; an insect: six; a dog: four; a bird: two; a snake: none; a horse: four; a crab: ten; an ant: six; a chicken: two; a cat: four; a fish: none; an elephant: four; a human: two; a bee: six")

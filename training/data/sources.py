@@ -100,7 +100,7 @@ DEBIAN_DOCUMENTATION = [
                    r"_index\.html|release_notes|notes\.html|users_guide\.html|index\.html", 900_000),
     _documentation("tomcat10-docs", "Apache-2.0", r"License: Apache-2.0", r"\.html$", r"changelog|/api/|annotationapi|elapi|jaspicapi|jspapi|servletapi|websocketapi", 400_000),
     _documentation("varnish-doc", "BSD-2-Clause", r"License: BSD-2-clause", r"html/.*\.html$", _GENERATED + r"|whats-new", 300_000),
-    _documentation("docker-doc", "Apache-2.0", r"License: Apache-2.0", r"\.md(\.gz)?$", r"changelog", 600_000, "markdown"),
+    _documentation("docker-doc", "Apache-2.0", r"License: Apache-2.0", r"\.md(\.gz)?$", r"changelog|/api/", 600_000, "markdown"),
 ]
 
 LITERATURE_SOURCES = [
@@ -149,7 +149,6 @@ _PYPI_PACKAGES: list[tuple[str, int, str, str]] = [
     ("sqlalchemy", 1_500_000, "MIT", r"MIT"),
     ("tornado", 400_000, "Apache-2.0", r"Apache"),
     ("aiohttp", 400_000, "Apache-2.0", r"Apache"),
-    ("bottle", 150_000, "MIT", r"MIT"),
     ("pygments", 500_000, "BSD-2-Clause", r"BSD"),
     ("markdown", 150_000, "BSD-3-Clause", r"BSD"),
     ("beautifulsoup4", 200_000, "MIT", r"MIT"),
@@ -179,7 +178,6 @@ _PYPI_PACKAGES: list[tuple[str, int, str, str]] = [
     ("fabric", 120_000, "BSD-2-Clause", r"BSD"),
     ("keras", 1_200_000, "Apache-2.0", r"Apache"),
     ("openai", 300_000, "Apache-2.0", r"Apache"),
-    ("tabulate", 80_000, "MIT", r"MIT"),
     ("python-dotenv", 60_000, "BSD-3-Clause", r"BSD"),
     ("structlog", 150_000, "MIT OR Apache-2.0", r"MIT|Apache"),
     ("loguru", 120_000, "MIT", r"MIT"),
@@ -213,7 +211,7 @@ crossbeam-channel 0.5.15, crossbeam-utils 0.8.23, either 1.19.0, fancy-regex 0.1
 form_urlencoded 1.2.2, futures-util 0.3.34, globset 0.4.18, half 2.7.1, hashbrown 0.17.1, heck 0.5.0, http 1.5.0, httparse 1.10.1,
 httpdate 1.0.3, hyper 1.12.0, indexmap 2.14.2, indicatif 0.18.6, itertools 0.14.0, jiff 0.2.24, log 0.4.35, memchr 2.8.3,
 minijinja 3.1.0, mio 1.2.5, nom 7.1.3, num-traits 0.2.19, once_cell 1.21.4, parking_lot 0.12.5, petgraph 0.8.1, proc-macro2 1.0.107,
-proptest 1.12.0, quote 1.0.47, rand 0.10.4, rayon 1.12.0, regex 1.13.2, regex-automata 0.4.19, regex-syntax 0.8.12, rustyline 19.0.0,
+proptest 1.12.0, quote 1.0.47, rand 0.10.4, rayon 1.12.0, regex 1.13.2, regex-automata 0.4.19, rustyline 19.0.0,
 safetensors 0.8.0, semver 1.0.28, serde 1.0.229, serde_core 1.0.229, serde_json 1.0.154, smallvec 1.16.6, smol_str 0.3.2, strsim 0.11.1,
 syn 3.0.10, tempfile 3.27.0, thiserror 2.0.21, tinyvec 1.11.0, tokenizers 0.23.2, tokio 1.54.1, toml-span 0.7.1, tower 0.5.3,
 tracing 0.1.44, tracing-core 0.1.36, tracing-subscriber 0.3.23, unicode-segmentation 1.13.3, url 2.5.8, walkdir 2.5.1, winnow 0.7.13
@@ -249,8 +247,8 @@ _NPM_PACKAGES: list[tuple[str, int, str]] = [
     ("mocha", 250_000, "MIT"), ("chai", 150_000, "MIT"), ("webpack", 500_000, "MIT"), ("fastify", 700_000, "MIT"),
     ("koa", 80_000, "MIT"), ("ws", 150_000, "MIT"), ("marked", 100_000, "MIT"), ("markdown-it", 150_000, "MIT"),
     ("axios", 200_000, "MIT"), ("uuid", 40_000, "MIT"), ("semver", 90_000, "ISC"), ("winston", 90_000, "MIT"),
-    ("three", 400_000, "MIT"), ("simple-statistics", 200_000, "ISC"), ("d3-array", 80_000, "ISC"), ("d3-scale", 60_000, "ISC"),
-    ("d3-hierarchy", 60_000, "ISC"), ("bats", 150_000, "MIT"), ("mathjs", 900_000, "Apache-2.0"), ("yargs", 120_000, "MIT"),
+    ("three", 400_000, "MIT"), ("simple-statistics", 200_000, "ISC"),
+     ("bats", 150_000, "MIT"), ("mathjs", 900_000, "Apache-2.0"), ("yargs", 120_000, "MIT"),
     ("chokidar", 60_000, "MIT"), ("got", 150_000, "MIT"), ("nodemailer", 150_000, "MIT-0"), ("socket.io", 80_000, "MIT"),
     ("passport", 60_000, "MIT"), ("knex", 400_000, "MIT"), ("sequelize", 400_000, "MIT"), ("shelljs", 80_000, "BSD-3-Clause"),
     ("inquirer", 60_000, "MIT"), ("handlebars", 150_000, "MIT"), ("ejs", 60_000, "Apache-2.0"), ("html5-boilerplate", 80_000, "MIT"),
@@ -260,7 +258,7 @@ _NPM_PACKAGES: list[tuple[str, int, str]] = [
 NPM_SOURCES = [
     Source(f"npm-{package}", "npm", package, CODE, licence, re_licence, "code",
            r"\.(js|mjs|ts|sh|bash|bats|md|html|sql)$",
-           r"\.min\.|/dist/(?!jquery\.js)|/umd/|/cjs/|\.d\.[cm]?ts$|/locales?/|/bundles?/|/build/|CHANGELOG|HISTORY|History|LICENSE|/fp/|/esm5?/|_lib/|\.cjs|/node_modules/|SPONSORS|components/prism-|/docs/_",
+           r"\.min\.|/dist/(?!jquery\.js)|/umd/|/cjs/|\.d\.[cm]?ts$|/locales?/|/bundles?/|/build/|CHANGELOG|HISTORY|History|LICENSE|/fp/|/esm5?/|_lib/|\.cjs|/node_modules/|/tests?/|SPONSORS|components/prism-|/docs/_",
            limit)
     for package, limit, licence in _NPM_PACKAGES
     for re_licence in [licence.replace("-0", "")]

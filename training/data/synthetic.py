@@ -42,6 +42,8 @@ def _without_tools(kind: str, random_source: random.Random) -> dict[str, object]
     for turn in range(turns):
         maker = _EXCHANGES[kind if turn == 0 or random_source.random() < 0.7 else random_source.choice(list(_EXCHANGES))]
         question, answer = maker(random_source)
+        if any(message["content"] == question for message in messages):
+            continue
         messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     return {"kind": kind, "messages": messages}
 
