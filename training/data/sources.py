@@ -87,7 +87,7 @@ DEBIAN_DOCUMENTATION = [
     _documentation("python-tornado-doc", "Apache-2.0", r"License: Apache-2.0", r"html/.*\.html$", _GENERATED + r"|releases/"),
     _documentation("python-cryptography-doc", "Apache-2.0 OR BSD-3-Clause", r"License: Apache", r"html/.*\.html$", _GENERATED + r"|changelog", limit=300_000),
     _documentation("python-pytest-doc", "MIT", r"License: Expat", r"html/.*\.html$", _GENERATED + r"|announce/|changelog", 400_000),
-    _documentation("python-setuptools-doc", "MIT", r"(?i)expat|Permission is hereby granted|BSD-3", r"html/.*\.html$", _GENERATED + r"|history", 400_000),
+    _documentation("python-setuptools-doc", "MIT", r"Permission is hereby granted", r"html/.*\.html$", _GENERATED + r"|history", 400_000),
     _documentation("sphinx-doc", "BSD-2-Clause", r"License: BSD-2-clause", r"html/.*\.html$", _GENERATED + r"|changes", 400_000),
     _documentation("twisted-doc", "MIT", r"License: Expat", r"html/(core|web|names|conch|mail|words|pair|installation|development)/.*\.html$", _GENERATED, 600_000),
     _documentation("llvm-14-doc", "Apache-2.0 WITH LLVM-exception", r"APACHE-2-LLVM-EXCEPTIONS", r"html/.*\.html$",
