@@ -10,7 +10,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lithos_compiler::layout::{Layout, Packed, WeightSource};
 use lithos_cpu::linear::{
-    Epilogue, InputView, Operand, OperandKind, OutputView, linear, weight_region,
+    Epilogue, InputView, Operand, OperandKind, OutputView, large_page_region, linear,
 };
 use lithos_cpu::simd::{Isa, Kernel, Simd};
 use lithos_format::{Blocks, Codes, Encoding, ScaleType};
@@ -81,7 +81,7 @@ fn matrices(rows: usize, cols: usize, encoding: Encoding, footprint: usize) -> V
     let source = Pattern { cols, encoding };
     let count = footprint.div_ceil(layout.bytes());
     let fill = |_| {
-        let mut packed = layout.allocate_in(&mut weight_region(layout.region_bytes()), 1.0);
+        let mut packed = layout.allocate_in(&mut large_page_region(layout.region_bytes()), 1.0);
         for mut part in packed.parts(layout.tiles()) {
             part.fill(&source, &|row| row);
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use lithos_compiler::layout::AlignedBytes;
 use lithos_graph::{Graph, StateKind, ValueId};
 
+use crate::linear::large_page_region;
 use crate::mixers::convolution::HISTORY_ROWS;
 use crate::mixers::gdn::{GdnLog, GdnShape};
 use crate::mixers::kv::{KvError, KvGeometry, KvPool, KvType};
@@ -16,7 +17,12 @@ use crate::mixers::{Rows, RowsMut};
 pub struct States {
     slots: usize,
     pages: usize,
-    key_values: HashMap<ValueId, (KvGeometry, Memory)>,
+    /// Each layer's shape and where its part of a page starts.
+    key_values: HashMap<ValueId, (KvGeometry, usize)>,
+    /// Key/value pages. A page has the positions of all layers, so that what a sequence has written lies close together
+    /// and fills large pages of the operating system: a pass reads all of it, and would pay for a page walk every 4 KiB.
+    pool: Memory,
+    page_bytes: usize,
     histories: HashMap<ValueId, (usize, Memory)>,
     deltas: HashMap<ValueId, (GdnShape, Memory)>,
     page_tables: Vec<Vec<u32>>,
@@ -36,6 +42,12 @@ unsafe impl Sync for Memory {}
 impl Memory {
     fn zeroed(bytes: usize) -> Self {
         let mut bytes = AlignedBytes::zeroed(bytes);
+        Memory { start: bytes.as_mut_ptr(), bytes }
+    }
+
+    /// As [`Memory::zeroed`], in large pages where the operating system has them.
+    fn in_large_pages(bytes: usize) -> Self {
+        let mut bytes = large_page_region(bytes).take(bytes);
         Memory { start: bytes.as_mut_ptr(), bytes }
     }
 
@@ -60,6 +72,8 @@ impl States {
             slots,
             pages,
             key_values: HashMap::new(),
+            pool: Memory::zeroed(0),
+            page_bytes: 0,
             histories: HashMap::new(),
             deltas: HashMap::new(),
             page_tables: vec![Vec::new(); slots],
@@ -68,10 +82,9 @@ impl States {
             match *graph.value(id).state().expect("listed as a state") {
                 StateKind::KeyValue { heads, head_dim } => {
                     let geometry = KvGeometry { kv_heads: heads, head_dim, element };
-                    let memory = Memory::zeroed(pages * geometry.page_bytes());
-                    // SAFETY: that many pages were just allocated; the handle only checks the geometry.
-                    unsafe { KvPool::from_raw_parts(memory.start, pages, geometry)? };
-                    states.key_values.insert(id, (geometry, memory));
+                    states.key_values.insert(id, (geometry, states.page_bytes));
+                    states.page_bytes +=
+                        geometry.page_bytes().next_multiple_of(AlignedBytes::ALIGNMENT);
                 }
                 StateKind::ConvolutionHistory { channels, .. } => {
                     let memory = Memory::zeroed(slots * HISTORY_ROWS * channels * 4);
@@ -84,6 +97,11 @@ impl States {
                     states.deltas.insert(id, (shape, memory));
                 }
             }
+        }
+        states.pool = Memory::in_large_pages(pages * states.page_bytes);
+        for id in states.key_values.keys() {
+            // SAFETY: nothing uses the memory yet; the handle only checks the geometry.
+            unsafe { states.checked_pool(*id)? };
         }
         Ok(states)
     }
@@ -100,7 +118,7 @@ impl States {
 
     /// Bytes of one page over all layers.
     pub fn page_bytes(&self) -> usize {
-        self.key_values.values().map(|(geometry, _)| geometry.page_bytes()).sum()
+        self.page_bytes
     }
 
     /// Bytes of a slot's recurrent states, logs and histories.
@@ -137,10 +155,18 @@ impl States {
     /// # Safety
     /// As [`KvPool::from_raw_parts`]: no task writes a position of a head that another uses.
     pub(crate) unsafe fn pool(&self, id: ValueId) -> KvPool<'_> {
-        let (geometry, memory) = &self.key_values[&id];
-        // SAFETY: the memory holds `pages` pages and lives as long as `self`; the caller answers for races.
-        unsafe { KvPool::from_raw_parts(memory.start, self.pages, *geometry) }
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.checked_pool(id) }
             .expect("the geometry was checked when the states were made")
+    }
+
+    /// # Safety
+    /// As [`States::pool`].
+    unsafe fn checked_pool(&self, id: ValueId) -> Result<KvPool<'_>, KvError> {
+        let (geometry, offset) = self.key_values[&id];
+        let start = self.pool.start.wrapping_add(offset);
+        // SAFETY: the memory holds `pages` pages of all layers and lives as long as `self`; the caller answers for races.
+        unsafe { KvPool::from_raw_parts(start, self.pages, self.page_bytes, geometry) }
     }
 
     /// Channels `first..first + width` of a slot's history.

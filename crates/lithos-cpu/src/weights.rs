@@ -63,7 +63,7 @@ impl Weights {
             matrices: HashMap::new(),
             arrays: HashMap::new(),
         };
-        let mut region = linear::weight_region(region_bytes(checkpoint, graph, multiplied)?);
+        let mut region = linear::large_page_region(region_bytes(checkpoint, graph, multiplied)?);
         for id in graph.weights() {
             let Some(source) = graph.value(id).weight() else { continue };
             match source.form {

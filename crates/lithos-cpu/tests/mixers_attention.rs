@@ -323,6 +323,32 @@ fn bf16_pages_are_within_their_rounding() {
     }
 }
 
+/// Few rows multiply BF16 pairs as they are stored, many rows widen a page first: for every number of rows that a block may
+/// have, and head sizes with and without a rest of 16.
+#[test]
+fn bf16_pairs_give_the_bits_of_widened_pages() {
+    let mut random = Random::new(8);
+    for dim in [16, 32, 80, 96, 128] {
+        for group in 1..=7 {
+            let geometry = KvGeometry { kv_heads: 2, head_dim: dim, element: KvType::Bf16 };
+            let tokens = 2 * PAGE_TOKENS + 41;
+            let mut sequence = Sequence::new(&mut random, geometry, tokens);
+            let visible: Vec<usize> = (tokens - 7..=tokens).collect();
+            let block = Block::new(&mut random, geometry, group, visible);
+            let memory = sequence.memory.clone();
+            let widened = on_every_isa("widened", |isa| {
+                let mut own = Sequence { memory: memory.clone(), ..clone(&sequence) };
+                block.prefill(isa, &mut own, &[8])
+            });
+            assert_close(&widened, &block.reference(&sequence), 2e-2, "bf16");
+            for isa in Isa::available() {
+                let rows = block.prefill(isa, &mut sequence, &[1; 8]);
+                assert_same_bits(&widened, &rows, &format!("head {dim}, group {group}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn merged_ranges_equal_one_range() {
     let mut random = Random::new(4);
@@ -347,8 +373,10 @@ fn merged_ranges_equal_one_range() {
 #[test]
 fn a_row_does_not_depend_on_the_rows_beside_it() {
     let mut random = Random::new(5);
-    for (dim, group) in [(64, 3), (256, 6), (32, 1), (128, 4)] {
-        let geometry = KvGeometry { kv_heads: 1, head_dim: dim, element: KvType::F32 };
+    let shapes = [(64, 3), (256, 6), (32, 1), (128, 4)];
+    let elements = [KvType::F32, KvType::Bf16];
+    for (element, (dim, group)) in elements.iter().flat_map(|e| shapes.map(|shape| (*e, shape))) {
+        let geometry = KvGeometry { kv_heads: 1, head_dim: dim, element };
         let tokens = 2 * PAGE_TOKENS + 4;
         let mut sequence = Sequence::new(&mut random, geometry, tokens);
         // Rows on both sides of a page's end.

@@ -109,8 +109,8 @@ pub enum Epilogue {
     Add,
 }
 
-/// A region for packed matrices in pages as large as the operating system offers.
-pub fn weight_region(bytes: usize) -> Region {
+/// A region for what every pass reads (packed matrices, keys and values) in pages as large as the operating system offers.
+pub fn large_page_region(bytes: usize) -> Region {
     let region = Region::zeroed(bytes);
     advise_large_pages(&region);
     region

@@ -18,7 +18,8 @@ use half::bf16;
 
 use super::exponential;
 use super::kv::{KvPool, KvType, PAGE_TOKENS};
-use super::product::{self, BLOCK_ROWS, Element, Panel, Start};
+use super::paired::{self, Paired};
+use super::product::{self, BLOCK_ROWS, Panel, Start};
 use super::view::{Heads, Rows, RowsMut, Scratch, cut};
 use crate::simd::{Isa, Kernel, Simd};
 
@@ -57,6 +58,29 @@ impl Queries<'_> {
     fn keys_in_page(&self, record: usize, first: usize, end: usize) -> usize {
         let last = self.visible[record / self.heads.count].min(end);
         last.saturating_sub(first).min(PAGE_TOKENS)
+    }
+}
+
+/// Asks for the first keys that [`attend_range`] reads, to be called some work before it. From there on its products ask for
+/// what they read next.
+pub fn prefetch_keys(isa: Isa, pool: &KvPool<'_>, kv_head: usize, page: u32) {
+    let start = pool.keys(page, kv_head);
+    isa.run(PrefetchKeys { start, bytes: pool.geometry().half_bytes() });
+}
+
+struct PrefetchKeys {
+    start: *const u8,
+    bytes: usize,
+}
+
+impl Kernel for PrefetchKeys {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for line in (0..self.bytes).step_by(64) {
+            s.prefetch(self.start.wrapping_add(line));
+        }
     }
 }
 
@@ -171,11 +195,118 @@ struct Attend<'a> {
     widened: *mut f32,
 }
 
-/// Keys and values of one KV head in one page.
+/// The two products of a step of the online softmax with keys and values of one KV head in one page.
+///
+/// Both are chains of multiply-adds in the order of the inner dimension, so every implementor gives the same bits.
+trait PageProducts: Copy {
+    /// `scores = queries * keys`, for the first `width` keys, a multiple of 16.
+    ///
+    /// # Safety
+    /// The first `taken` of `queries` are as long as a head, and those of `scores` have room for a page.
+    unsafe fn score<S: Simd>(
+        self,
+        s: S,
+        taken: usize,
+        queries: &[*const f32; BLOCK_ROWS],
+        scores: &[*mut f32; BLOCK_ROWS],
+        width: usize,
+    );
+    /// `outputs += weights * values`, for the first `count` values.
+    ///
+    /// # Safety
+    /// The first `taken` of `weights` are `count` long, and those of `outputs` as long as a head.
+    unsafe fn weigh<S: Simd>(
+        self,
+        s: S,
+        taken: usize,
+        weights: &[*const f32; BLOCK_ROWS],
+        count: usize,
+        outputs: &[*mut f32; BLOCK_ROWS],
+    );
+}
+
+/// A page of f32: `[head_dim][64]` keys and `[64][head_dim]` values.
 #[derive(Clone, Copy)]
-struct Page<E> {
-    keys: *const E,
-    values: *const E,
+struct WidePage {
+    keys: *const f32,
+    values: *const f32,
+    dim: usize,
+}
+
+impl PageProducts for WidePage {
+    #[inline(always)]
+    unsafe fn score<S: Simd>(
+        self,
+        s: S,
+        taken: usize,
+        queries: &[*const f32; BLOCK_ROWS],
+        scores: &[*mut f32; BLOCK_ROWS],
+        width: usize,
+    ) {
+        let keys = Panel { start: self.keys, stride: PAGE_TOKENS };
+        // SAFETY: the caller's promise, and keys are `[dim][64]`.
+        unsafe {
+            product::rows(s, Start::Zero, taken, queries, keys, self.dim, scores, width);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn weigh<S: Simd>(
+        self,
+        s: S,
+        taken: usize,
+        weights: &[*const f32; BLOCK_ROWS],
+        count: usize,
+        outputs: &[*mut f32; BLOCK_ROWS],
+    ) {
+        let values = Panel { start: self.values, stride: self.dim };
+        // SAFETY: the caller's promise, and values are `[64][dim]`.
+        unsafe {
+            product::rows(s, Start::Add, taken, weights, values, count, outputs, self.dim);
+        }
+    }
+}
+
+/// A page of BF16 as it is stored, in pairs of columns.
+#[derive(Clone, Copy)]
+struct PairedPage {
+    keys: *const bf16,
+    values: *const bf16,
+    dim: usize,
+    /// The keys that are read after this page.
+    next: *const u8,
+}
+
+impl PageProducts for PairedPage {
+    #[inline(always)]
+    unsafe fn score<S: Simd>(
+        self,
+        s: S,
+        taken: usize,
+        queries: &[*const f32; BLOCK_ROWS],
+        scores: &[*mut f32; BLOCK_ROWS],
+        width: usize,
+    ) {
+        let keys = Paired { start: self.keys, columns: PAGE_TOKENS, next: self.values.cast() };
+        // Whole pairs: a page has room for them.
+        let width = width.next_multiple_of(paired::COLUMNS);
+        // SAFETY: the caller's promise, and keys are `[dim][64]`.
+        unsafe { paired::rows(s, Start::Zero, taken, queries, keys, self.dim, scores, width) };
+    }
+
+    #[inline(always)]
+    unsafe fn weigh<S: Simd>(
+        self,
+        s: S,
+        taken: usize,
+        weights: &[*const f32; BLOCK_ROWS],
+        count: usize,
+        outputs: &[*mut f32; BLOCK_ROWS],
+    ) {
+        let values = Paired { start: self.values, columns: self.dim, next: self.next };
+        // SAFETY: the caller's promise, and values are `[64][dim]`.
+        unsafe { paired::rows(s, Start::Add, taken, weights, values, count, outputs, self.dim) };
+    }
 }
 
 impl Kernel for Attend<'_> {
@@ -183,41 +314,34 @@ impl Kernel for Attend<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let records = self.queries.records();
+        let (records, dim) = (self.queries.records(), self.queries.heads.dim);
         for record in 0..records {
             // SAFETY: each record of the state is one partial wide.
-            unsafe {
-                clear(s, self.state.start.add(record * self.state.stride), self.queries.heads.dim)
-            };
+            unsafe { clear(s, self.state.start.add(record * self.state.stride), dim) };
         }
         let visible = self.queries.visible.iter().copied().max().unwrap_or(0).min(self.keys.end);
         let pages = self.keys.start / PAGE_TOKENS..visible.div_ceil(PAGE_TOKENS);
-        // Few records use a page for less time than it takes to come from memory: the next one is asked for meanwhile.
-        let from_memory = records < WIDEN_FROM;
-        if from_memory && !pages.is_empty() {
-            self.prefetch(s, pages.start);
-        }
+        let few = records < WIDEN_FROM;
         for index in pages.clone() {
-            if from_memory && index + 1 < pages.end {
-                self.prefetch(s, index + 1);
-            }
             let (page, first) = (self.page_table[index], index * PAGE_TOKENS);
             let keys = self.pool.keys(page, self.kv_head);
             let values = self.pool.values(page, self.kv_head);
             // SAFETY: the pool's halves have this element type and shape; `widened` has room.
             unsafe {
                 match self.pool.geometry().element {
-                    KvType::F32 => self.page(
-                        s,
-                        first,
-                        Page::<f32> { keys: keys.cast(), values: values.cast() },
-                    ),
+                    KvType::F32 => {
+                        let page = WidePage { keys: keys.cast(), values: values.cast(), dim };
+                        self.page(s, first, page);
+                    }
                     KvType::Bf16 => {
-                        let page = Page::<bf16> { keys: keys.cast(), values: values.cast() };
-                        if records < WIDEN_FROM {
+                        let following = (index + 1).min(pages.end - 1);
+                        let next = self.pool.keys(self.page_table[following], self.kv_head);
+                        let (keys, values) = (keys.cast(), values.cast());
+                        let page = PairedPage { keys, values, dim, next };
+                        if few {
                             self.page(s, first, page);
                         } else {
-                            let wide = widen(s, page, self.queries.heads.dim, self.widened);
+                            let wide = widen(s, page, self.widened);
                             self.page(s, first, wide);
                         }
                     }
@@ -228,23 +352,13 @@ impl Kernel for Attend<'_> {
 }
 
 impl Attend<'_> {
-    /// Asks for the keys and values of a page, which lie behind one another.
-    #[inline(always)]
-    fn prefetch<S: Simd>(&self, s: S, index: usize) {
-        let start = self.pool.keys(self.page_table[index], self.kv_head);
-        for line in (0..2 * self.pool.geometry().half_bytes()).step_by(64) {
-            s.prefetch(start.wrapping_add(line));
-        }
-    }
-
     /// One step of the online softmax of all records: blocks of records that see the same number
     /// of this page's keys, so that no record reads a value that it must not see.
     ///
     /// # Safety
-    /// `page` is a page of `[head_dim][64]` keys and `[64][head_dim]` values, and `state` has one
-    /// partial per record.
+    /// `page` is a page of the pool's shape, and `state` has one partial per record.
     #[inline(always)]
-    unsafe fn page<S: Simd, E: Element>(&self, s: S, first: usize, page: Page<E>) {
+    unsafe fn page<S: Simd>(&self, s: S, first: usize, page: impl PageProducts) {
         let records = self.queries.records();
         let mut record = 0;
         while record < records {
@@ -269,13 +383,13 @@ impl Attend<'_> {
     /// # Safety
     /// As [`Attend::page`].
     #[inline(always)]
-    unsafe fn records<S: Simd, E: Element>(
+    unsafe fn records<S: Simd>(
         &self,
         s: S,
         record: usize,
         taken: usize,
         count: usize,
-        page: Page<E>,
+        page: impl PageProducts,
     ) {
         let Heads { count: group, dim, .. } = self.queries.heads;
         let mut scores = [[0.0f32; PAGE_TOKENS]; BLOCK_ROWS];
@@ -290,19 +404,16 @@ impl Attend<'_> {
             weights[r] = targets[r].cast_const();
             outputs[r] = self.state.start.wrapping_add((record + r) * self.state.stride + HEADER);
         }
-        let keys = Panel { start: page.keys, stride: PAGE_TOKENS };
-        let values = Panel { start: page.values, stride: dim };
         // Whole vectors of keys; `soften` discards the lanes past `count`.
         let width = count.next_multiple_of(16);
-        // SAFETY: queries are `dim` long, keys `[dim][64]`, scores 64 long, values `[64][dim]` and
-        // outputs the tail of a partial.
+        // SAFETY: queries are `dim` long, scores 64 long, and outputs the tail of a partial.
         unsafe {
-            product::rows(s, Start::Zero, taken, &queries, keys, dim, &targets, width);
+            page.score(s, taken, &queries, &targets, width);
             for r in 0..taken {
                 let partial = outputs[r].sub(HEADER);
                 soften(s, targets[r], count, self.queries.scale, partial, dim);
             }
-            product::rows(s, Start::Add, taken, &weights, values, count, &outputs, dim);
+            page.weigh(s, taken, &weights, count, &outputs);
         }
     }
 }
@@ -341,9 +452,6 @@ unsafe fn soften<S: Simd>(
     let scale = s.splat(scale);
     // SAFETY: below 64 scores; the partial's header is two vectors, its output `dim` floats.
     unsafe {
-        for lane in count..16 * vectors {
-            scores.add(lane).write(0.0);
-        }
         for v in 0..vectors {
             s.store(scores.add(16 * v), s.mul(s.load(scores.add(16 * v)), scale));
         }
@@ -354,42 +462,48 @@ unsafe fn soften<S: Simd>(
         for v in 1..vectors {
             peak = s.max(s.load(scores.add(16 * v)), peak);
         }
-        let old = s.load(partial);
-        let new = s.max(old, s.splat(s.maximum(peak)));
-        let shrink = exponential::exp(s, s.sub(old, new));
-        let mut sum = s.mul(s.load(partial.add(16)), shrink);
+        let (old, peak) = (partial.read(), s.maximum(peak));
+        let new = s.splat(if old > peak { old } else { peak });
+        let mut sum = s.load(partial.add(16));
+        // Where the maximum stays, the factor would be one.
+        if old <= peak {
+            let shrink = exponential::exp(s, s.sub(s.splat(old), new));
+            sum = s.mul(sum, shrink);
+            s.store(partial, new);
+            let mut at = HEADER;
+            while at < HEADER + dim {
+                s.store(partial.add(at), s.mul(s.load(partial.add(at)), shrink));
+                at += 16;
+            }
+        }
         for v in 0..vectors {
             let weight = exponential::exp(s, s.sub(s.load(scores.add(16 * v)), new));
             s.store(scores.add(16 * v), weight);
             sum = s.add(sum, weight);
         }
-        s.store(partial, new);
         s.store(partial.add(16), sum);
-        let mut at = HEADER;
-        while at < HEADER + dim {
-            s.store(partial.add(at), s.mul(s.load(partial.add(at)), shrink));
-            at += 16;
-        }
     }
 }
 
-/// Widens a BF16 page.
+/// Widens a page.
 ///
 /// # Safety
 /// The page has `64 dim` keys and values, and twice that many floats fit at `to`.
 #[inline(always)]
-unsafe fn widen<S: Simd>(s: S, page: Page<bf16>, dim: usize, to: *mut f32) -> Page<f32> {
-    let half = PAGE_TOKENS * dim;
-    let mut at = 0;
-    while at < half {
-        // SAFETY: `at + 16` is at most the half's length, a multiple of 64.
-        unsafe {
-            s.store(to.add(at), bf16::load(s, page.keys.add(at)));
-            s.store(to.add(half + at), bf16::load(s, page.values.add(at)));
+unsafe fn widen<S: Simd>(s: S, page: PairedPage, to: *mut f32) -> WidePage {
+    let dim = page.dim;
+    let values = to.wrapping_add(PAGE_TOKENS * dim);
+    // SAFETY: `dim` rows of 64 keys, then 64 rows of `dim` values.
+    unsafe {
+        for d in 0..dim {
+            let at = d * PAGE_TOKENS;
+            paired::widen(s, page.keys.add(at), PAGE_TOKENS, to.add(at));
         }
-        at += 16;
+        for token in 0..PAGE_TOKENS {
+            paired::widen(s, page.values.add(token * dim), dim, values.add(token * dim));
+        }
     }
-    Page { keys: to, values: to.wrapping_add(half) }
+    WidePage { keys: to, values, dim }
 }
 
 struct Merge<'a> {

@@ -8,6 +8,9 @@
 //!   chain of multiply-adds over the head dimension, with no sum across lanes;
 //! - values are not, so that a lane is an output dimension.
 //!
+//! BF16 rows are stored in pairs of columns, so that a word holds two columns that lie 16 apart: a
+//! kernel widens 16 words to 32 columns without a shuffle.
+//!
 //! One KV head of a page is contiguous, which is what an attention task reads. A pool should start
 //! at a cache line (64 bytes): every read of 16 lanes then stays inside lines.
 
@@ -16,6 +19,7 @@ use std::marker::PhantomData;
 use half::bf16;
 use thiserror::Error;
 
+use super::paired::place;
 use super::view::Rows;
 
 /// Tokens in a page, and keys in a tile of the online softmax.
@@ -97,6 +101,7 @@ pub enum KvError {
 pub struct KvPool<'a> {
     start: *mut u8,
     pages: usize,
+    page_stride: usize,
     geometry: KvGeometry,
     lifetime: PhantomData<&'a mut [u8]>,
 }
@@ -109,30 +114,32 @@ impl<'a> KvPool<'a> {
     pub fn new(memory: &'a mut [u8], geometry: KvGeometry) -> Result<Self, KvError> {
         let pages = memory.len() / geometry.page_bytes().max(1);
         // SAFETY: the slice is borrowed uniquely for 'a and holds that many pages.
-        unsafe { Self::from_raw_parts(memory.as_mut_ptr(), pages, geometry) }
+        unsafe { Self::from_raw_parts(memory.as_mut_ptr(), pages, geometry.page_bytes(), geometry) }
     }
 
-    /// A handle on memory that other handles use too.
+    /// A handle on memory that other handles use too. Page `i` starts `i * page_stride` bytes after `start`: layers may
+    /// share memory, each with its part of every page.
     ///
     /// # Errors
-    /// As [`KvPool::new`].
+    /// As [`KvPool::new`]; the stride is a multiple of an element too.
     ///
     /// # Safety
-    /// `pages` pages from `start` on are initialised memory, valid for `'a`. No position of a KV
-    /// head is written through one handle while another handle reads or writes it.
+    /// `pages` pages from `start` on are initialised memory, valid for `'a`, at a stride of at least
+    /// [`KvGeometry::page_bytes`]. No position of a KV head is written through one handle while another handle reads or writes it.
     pub unsafe fn from_raw_parts(
         start: *mut u8,
         pages: usize,
+        page_stride: usize,
         geometry: KvGeometry,
     ) -> Result<Self, KvError> {
         let bytes = geometry.element.bytes();
         if !geometry.head_dim.is_multiple_of(16) || geometry.head_dim == 0 {
             return Err(KvError::HeadDim { head_dim: geometry.head_dim });
         }
-        if !start.addr().is_multiple_of(bytes) {
+        if !start.addr().is_multiple_of(bytes) || !page_stride.is_multiple_of(bytes) {
             return Err(KvError::Alignment { bytes });
         }
-        Ok(Self { start, pages, geometry, lifetime: PhantomData })
+        Ok(Self { start, pages, page_stride, geometry, lifetime: PhantomData })
     }
 
     /// The shape of the pages.
@@ -154,8 +161,7 @@ impl<'a> KvPool<'a> {
             "KV head {kv_head} of {}",
             self.geometry.kv_heads
         );
-        let offset =
-            page * self.geometry.page_bytes() + (2 * kv_head + half) * self.geometry.half_bytes();
+        let offset = page * self.page_stride + (2 * kv_head + half) * self.geometry.half_bytes();
         // SAFETY: page and head are inside the pool.
         unsafe { self.start.add(offset) }
     }
@@ -193,27 +199,18 @@ impl<'a> KvPool<'a> {
             let page = page_table[position / PAGE_TOKENS];
             let token = position % PAGE_TOKENS;
             let (k, v) = (self.half(page, kv_head, 0), self.half(page, kv_head, 1));
+            let (key, value) = (keys.row(t), values.row(t));
             // SAFETY: both halves hold PAGE_TOKENS * head_dim elements of this type, aligned since
             // the pool's start and every half's size are, and `token` is below PAGE_TOKENS.
             unsafe {
                 match self.geometry.element {
-                    KvType::F32 => store_token(
-                        k.cast::<f32>(),
-                        v.cast(),
-                        token,
-                        keys.row(t),
-                        values.row(t),
-                        |x| x,
-                    ),
+                    KvType::F32 => {
+                        let (k, v) = (k.cast::<f32>(), v.cast::<f32>());
+                        store_token(k, v, token, key, value, |x| x, |column, _| column);
+                    }
                     KvType::Bf16 => {
-                        store_token(
-                            k.cast::<bf16>(),
-                            v.cast(),
-                            token,
-                            keys.row(t),
-                            values.row(t),
-                            bf16::from_f32,
-                        );
+                        let (k, v) = (k.cast::<bf16>(), v.cast::<bf16>());
+                        store_token(k, v, token, key, value, bf16::from_f32, place);
                     }
                 }
             }
@@ -246,8 +243,11 @@ impl<'a> KvPool<'a> {
                         v.cast::<f32>().add(token * dim + d).read(),
                     ),
                     KvType::Bf16 => (
-                        k.cast::<bf16>().add(d * PAGE_TOKENS + token).read().to_f32(),
-                        v.cast::<bf16>().add(token * dim + d).read().to_f32(),
+                        k.cast::<bf16>()
+                            .add(d * PAGE_TOKENS + place(token, PAGE_TOKENS))
+                            .read()
+                            .to_f32(),
+                        v.cast::<bf16>().add(token * dim + place(d, dim)).read().to_f32(),
                     ),
                 };
             }
@@ -255,11 +255,13 @@ impl<'a> KvPool<'a> {
     }
 }
 
-/// Writes one token's key down its column and its value along its row.
+/// Writes one token's key down its column and its value along its row. `place` says where a column of a row of so many
+/// columns is stored.
 ///
 /// # Safety
 /// `keys` and `values` have room for `PAGE_TOKENS * key.len()` elements and `token` is below
 /// `PAGE_TOKENS`.
+#[inline(always)]
 unsafe fn store_token<E>(
     keys: *mut E,
     values: *mut E,
@@ -267,12 +269,14 @@ unsafe fn store_token<E>(
     key: &[f32],
     value: &[f32],
     convert: impl Fn(f32) -> E,
+    place: impl Fn(usize, usize) -> usize,
 ) {
+    let (dim, column) = (key.len(), place(token, PAGE_TOKENS));
     for (d, (&k, &v)) in key.iter().zip(value).enumerate() {
         // SAFETY: d is below the head dimension; the caller vouches for the rest.
         unsafe {
-            keys.add(d * PAGE_TOKENS + token).write(convert(k));
-            values.add(token * key.len() + d).write(convert(v));
+            keys.add(d * PAGE_TOKENS + column).write(convert(k));
+            values.add(token * dim + place(d, dim)).write(convert(v));
         }
     }
 }

@@ -16,6 +16,7 @@ mod exponential;
 pub mod gdn;
 pub mod kv;
 pub mod norm;
+mod paired;
 mod product;
 pub mod rotary;
 mod view;

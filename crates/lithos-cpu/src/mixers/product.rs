@@ -6,31 +6,6 @@
 
 use crate::simd::Simd;
 
-/// An element type that [`Simd`] can load as 16 f32 lanes.
-pub(super) trait Element: Copy {
-    /// Reads 16 elements.
-    ///
-    /// # Safety
-    /// 16 elements must be readable at `from`.
-    unsafe fn load<S: Simd>(s: S, from: *const Self) -> S::F;
-}
-
-impl Element for f32 {
-    #[inline(always)]
-    unsafe fn load<S: Simd>(s: S, from: *const Self) -> S::F {
-        // SAFETY: the same promise.
-        unsafe { s.load(from) }
-    }
-}
-
-impl Element for half::bf16 {
-    #[inline(always)]
-    unsafe fn load<S: Simd>(s: S, from: *const Self) -> S::F {
-        // SAFETY: the same promise; a bf16 is its 16 bits.
-        unsafe { s.load_bf16(from.cast()) }
-    }
-}
-
 /// A matrix in memory: row `r` starts at `start + r * stride`.
 #[derive(Clone, Copy)]
 pub(super) struct Panel<P> {
@@ -46,24 +21,24 @@ pub(super) const BLOCK_ROWS: usize = 6;
 /// 16 lanes are one of 32 registers where they are aligned as one (AVX-512); elsewhere they are two
 /// of 16 or four of 32.
 #[inline(always)]
-fn has_wide_registers<S: Simd>() -> bool {
+pub(super) fn has_wide_registers<S: Simd>() -> bool {
     align_of::<S::F>() >= 64
 }
 
 /// Adds `A B` to the sums of one block: `R` rows, `N` times 16 columns.
 ///
 /// # Safety
-/// `depth` floats are readable at each of `a`, and `depth` rows of `16 N` elements at `b`.
+/// `depth` floats are readable at each of `a`, and `depth` rows of `16 N` floats at `b`.
 #[inline(always)]
 #[expect(
     clippy::needless_range_loop,
     reason = "row and column of a register block read best as indices"
 )]
-pub(super) unsafe fn multiply_add<S: Simd, E: Element, const R: usize, const N: usize>(
+pub(super) unsafe fn multiply_add<S: Simd, const R: usize, const N: usize>(
     s: S,
     mut sums: [[S::F; N]; R],
     a: [*const f32; R],
-    b: Panel<*const E>,
+    b: Panel<*const f32>,
     depth: usize,
 ) -> [[S::F; N]; R] {
     for k in 0..depth {
@@ -74,7 +49,7 @@ pub(super) unsafe fn multiply_add<S: Simd, E: Element, const R: usize, const N: 
         }
         for n in 0..N {
             // SAFETY: row k and columns 16 n .. 16 n + 16 of `b`.
-            let right = unsafe { E::load(s, b.start.add(k * b.stride + 16 * n)) };
+            let right = unsafe { s.load(b.start.add(k * b.stride + 16 * n)) };
             for r in 0..R {
                 sums[r][n] = s.fma(left[r], right, sums[r][n]);
             }
@@ -101,11 +76,11 @@ pub(super) enum Start {
     clippy::needless_range_loop,
     reason = "row and column of a register block read best as indices"
 )]
-pub(super) unsafe fn block<S: Simd, E: Element, const R: usize, const N: usize>(
+pub(super) unsafe fn block<S: Simd, const R: usize, const N: usize>(
     s: S,
     start: Start,
     a: [*const f32; R],
-    b: Panel<*const E>,
+    b: Panel<*const f32>,
     depth: usize,
     c: [*mut f32; R],
 ) {
@@ -119,7 +94,7 @@ pub(super) unsafe fn block<S: Simd, E: Element, const R: usize, const N: usize>(
         }
     }
     // SAFETY: the caller's promise.
-    sums = unsafe { multiply_add::<S, E, R, N>(s, sums, a, b, depth) };
+    sums = unsafe { multiply_add::<S, R, N>(s, sums, a, b, depth) };
     for r in 0..R {
         for n in 0..N {
             // SAFETY: inside the block of `c`.
@@ -131,17 +106,17 @@ pub(super) unsafe fn block<S: Simd, E: Element, const R: usize, const N: usize>(
 /// `C (+)= A B` for up to [`BLOCK_ROWS`] rows given by their starts, all `columns` wide.
 ///
 /// # Safety
-/// `depth` floats are readable at the first `rows` of `a`, `depth` rows of `columns` elements at
+/// `depth` floats are readable at the first `rows` of `a`, `depth` rows of `columns` floats at
 /// `b`, and `columns` floats are readable and writable at the first `rows` of `c`. `columns` is a
 /// multiple of 16.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "a matrix product has this many")]
-pub(super) unsafe fn rows<S: Simd, E: Element>(
+pub(super) unsafe fn rows<S: Simd>(
     s: S,
     start: Start,
     rows: usize,
     a: &[*const f32; BLOCK_ROWS],
-    b: Panel<*const E>,
+    b: Panel<*const f32>,
     depth: usize,
     c: &[*mut f32; BLOCK_ROWS],
     columns: usize,
@@ -151,25 +126,25 @@ pub(super) unsafe fn rows<S: Simd, E: Element>(
     unsafe {
         match rows {
             0 => {}
-            1 => across::<S, E, 1>(s, start, first(a), b, depth, first_mut(c), columns),
-            2 => across::<S, E, 2>(s, start, first(a), b, depth, first_mut(c), columns),
-            3 => across::<S, E, 3>(s, start, first(a), b, depth, first_mut(c), columns),
-            4 => across::<S, E, 4>(s, start, first(a), b, depth, first_mut(c), columns),
-            5 => across::<S, E, 5>(s, start, first(a), b, depth, first_mut(c), columns),
-            _ => across::<S, E, 6>(s, start, first(a), b, depth, first_mut(c), columns),
+            1 => across::<S, 1>(s, start, first(a), b, depth, first_mut(c), columns),
+            2 => across::<S, 2>(s, start, first(a), b, depth, first_mut(c), columns),
+            3 => across::<S, 3>(s, start, first(a), b, depth, first_mut(c), columns),
+            4 => across::<S, 4>(s, start, first(a), b, depth, first_mut(c), columns),
+            5 => across::<S, 5>(s, start, first(a), b, depth, first_mut(c), columns),
+            _ => across::<S, 6>(s, start, first(a), b, depth, first_mut(c), columns),
         }
     }
 }
 
 #[inline(always)]
-fn first<const R: usize>(pointers: &[*const f32; BLOCK_ROWS]) -> [*const f32; R] {
+pub(super) fn first<const R: usize>(pointers: &[*const f32; BLOCK_ROWS]) -> [*const f32; R] {
     let mut out = [std::ptr::null(); R];
     out.copy_from_slice(&pointers[..R]);
     out
 }
 
 #[inline(always)]
-fn first_mut<const R: usize>(pointers: &[*mut f32; BLOCK_ROWS]) -> [*mut f32; R] {
+pub(super) fn first_mut<const R: usize>(pointers: &[*mut f32; BLOCK_ROWS]) -> [*mut f32; R] {
     let mut out = [std::ptr::null_mut(); R];
     out.copy_from_slice(&pointers[..R]);
     out
@@ -180,11 +155,11 @@ fn first_mut<const R: usize>(pointers: &[*mut f32; BLOCK_ROWS]) -> [*mut f32; R]
 /// # Safety
 /// As [`rows`].
 #[inline(always)]
-unsafe fn across<S: Simd, E: Element, const R: usize>(
+unsafe fn across<S: Simd, const R: usize>(
     s: S,
     start: Start,
     a: [*const f32; R],
-    b: Panel<*const E>,
+    b: Panel<*const f32>,
     depth: usize,
     c: [*mut f32; R],
     columns: usize,
@@ -194,16 +169,16 @@ unsafe fn across<S: Simd, E: Element, const R: usize>(
     unsafe {
         if R == 1 {
             while column + 64 <= columns {
-                block::<S, E, R, 4>(s, start, a, from(b, column), depth, shifted(c, column));
+                block::<S, R, 4>(s, start, a, from(b, column), depth, shifted(c, column));
                 column += 64;
             }
         }
         while (R <= 2 || has_wide_registers::<S>()) && column + 32 <= columns {
-            block::<S, E, R, 2>(s, start, a, from(b, column), depth, shifted(c, column));
+            block::<S, R, 2>(s, start, a, from(b, column), depth, shifted(c, column));
             column += 32;
         }
         while column < columns {
-            block::<S, E, R, 1>(s, start, a, from(b, column), depth, shifted(c, column));
+            block::<S, R, 1>(s, start, a, from(b, column), depth, shifted(c, column));
             column += 16;
         }
     }
@@ -211,12 +186,12 @@ unsafe fn across<S: Simd, E: Element, const R: usize>(
 
 /// The panel from `column` on.
 #[inline(always)]
-pub(super) fn from<E>(b: Panel<*const E>, column: usize) -> Panel<*const E> {
+pub(super) fn from(b: Panel<*const f32>, column: usize) -> Panel<*const f32> {
     Panel { start: b.start.wrapping_add(column), stride: b.stride }
 }
 
 #[inline(always)]
-fn shifted<const R: usize>(mut c: [*mut f32; R], column: usize) -> [*mut f32; R] {
+pub(super) fn shifted<const R: usize>(mut c: [*mut f32; R], column: usize) -> [*mut f32; R] {
     for pointer in &mut c {
         *pointer = pointer.wrapping_add(column);
     }
@@ -254,9 +229,7 @@ pub(super) unsafe fn matrix<S: Simd>(
                 target[r] = c.start.wrapping_add((row + r) * c.stride + column);
             }
             // SAFETY: rows and columns are inside the shapes that the caller vouches for.
-            unsafe {
-                rows::<S, f32>(s, start, taken, &left, from(b, column), depth, &target, width)
-            };
+            unsafe { rows(s, start, taken, &left, from(b, column), depth, &target, width) };
             row += taken;
         }
         column += width;

@@ -8,8 +8,9 @@ use lithos_graph::ValueId;
 use super::{Binder, Tasks};
 use crate::mixers::activation::multiply_sigmoid;
 use crate::mixers::attention::{
-    Queries, attend_block, attend_range, merge_partials, partial_width,
+    Queries, attend_block, attend_range, merge_partials, partial_width, prefetch_keys,
 };
+use crate::mixers::kv::PAGE_TOKENS;
 use crate::mixers::norm::rms_norm_heads;
 use crate::mixers::rotary::rotate;
 use crate::mixers::{Heads, Rows, RowsMut};
@@ -144,6 +145,11 @@ impl Tasks for AttendRange {
         let Some(slot) = slot else { return };
         let (head, range) = (task % self.key_value_heads, task / self.key_value_heads);
         let keys = range * self.range_keys..(range + 1) * self.range_keys;
+        let table = pass.states.page_table(slot.slot);
+        // SAFETY: positions of the range are written by this task only, before it reads them.
+        let pool = unsafe { pass.states.pool(self.state) };
+        // Staging takes about as long as the first keys take to arrive.
+        prefetch_keys(pass.isa, &pool, head, table[keys.start / PAGE_TOKENS]);
         // SAFETY: each new position falls in one range, and the head's task of that range writes it.
         unsafe { self.append(pass, slot, head, &keys, &mut worker.staging) };
 
@@ -166,9 +172,6 @@ impl Tasks for AttendRange {
         // room for the rows of the largest pass in every block.
         let mut partials =
             unsafe { RowsMut::from_raw_parts(start, rows * self.group, record, record) };
-        // SAFETY: positions of the range are written by this task only, before it reads them.
-        let pool = unsafe { pass.states.pool(self.state) };
-        let table = pass.states.page_table(slot.slot);
         let end = keys.end.min((slot.position + slot.rows) as usize);
         attend_range(
             pass.isa,
