@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::folder::Folder;
 use crate::formats;
 use crate::gguf;
 use crate::mapped::MappedFile;
@@ -42,6 +43,8 @@ pub(crate) struct StoredTensor {
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
+    /// Where the files beside the weights are; GGUF holds everything itself.
+    folder: Option<Folder>,
     container: Container,
     config: Option<Value>,
     generation_config: Option<Value>,
@@ -68,23 +71,30 @@ impl Checkpoint {
                 _ => Self::open_gguf(path),
             };
         }
-        let single = path.join(SINGLE_FILE);
-        if single.exists() {
-            return Self::open_directory(path, &[single]);
+        Self::open_folder(Folder::on_disk(path))
+    }
+
+    /// Opens the model in a folder, which may be part of the program. What is needed in it is as for
+    /// [`Checkpoint::open`].
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn open_folder(folder: Folder) -> Result<Self, FormatError> {
+        if folder.contains(SINGLE_FILE) {
+            return Self::open_safetensors(folder, &[SINGLE_FILE]);
         }
-        let index = path.join(INDEX);
-        if index.exists() {
-            return Self::open_sharded(path, &index);
+        if folder.contains(INDEX) {
+            return Self::open_sharded(folder);
         }
-        match files_with_extension(path, "gguf")?.as_slice() {
-            [file] => Self::open_gguf(file),
-            [] => Err(FormatError::no_model(path, no_weights(path)?)),
+        match folder.names_with_extension("gguf")?.as_slice() {
+            [file] => Self::open_mapped_gguf(folder.map(file)?),
+            [] => Err(FormatError::no_model(folder.path(), no_weights(&folder)?)),
             several => Err(FormatError::no_model(
-                path,
+                folder.path(),
                 format!(
                     "holds {} GGUF files, name one of them: {}",
                     several.len(),
-                    file_names(several)
+                    several.join(", ")
                 ),
             )),
         }
@@ -97,7 +107,7 @@ impl Checkpoint {
     /// If the file cannot be mapped or is malformed.
     pub fn open_safetensors_file(path: &Path) -> Result<Self, FormatError> {
         let mut checkpoint = Self::empty(path, Container::Safetensors);
-        checkpoint.add_file(path)?;
+        checkpoint.add_file(MappedFile::open(path)?)?;
         Ok(checkpoint)
     }
 
@@ -126,12 +136,17 @@ impl Checkpoint {
         self.gguf.as_ref()
     }
 
-    /// The path of a file beside the weights, such as `tokenizer.json`, if there is one. `None` for GGUF, which holds
-    /// everything itself.
-    pub fn file(&self, name: &str) -> Option<PathBuf> {
-        self.config.as_ref()?;
-        let path = self.path.join(name);
-        path.is_file().then_some(path)
+    /// Where the files beside the weights are, such as `tokenizer.json`. `None` for GGUF, which holds everything itself.
+    pub fn folder(&self) -> Option<&Folder> {
+        self.folder.as_ref()
+    }
+
+    /// The file that holds a tensor; the whole checkpoint for a tensor that it does not have.
+    pub fn file_of(&self, tensor: &str) -> &Path {
+        match self.by_name.get(tensor) {
+            Some(index) => self.files[self.tensors[*index].file].path(),
+            None => &self.path,
+        }
     }
 
     /// A tensor by its full name.
@@ -191,6 +206,7 @@ impl Checkpoint {
     fn empty(path: &Path, container: Container) -> Self {
         Self {
             path: path.to_owned(),
+            folder: None,
             container,
             config: None,
             generation_config: None,
@@ -202,8 +218,11 @@ impl Checkpoint {
     }
 
     fn open_gguf(path: &Path) -> Result<Self, FormatError> {
-        let file = MappedFile::open(path)?;
-        let mut checkpoint = Self::empty(path, Container::Gguf);
+        Self::open_mapped_gguf(MappedFile::open(path)?)
+    }
+
+    fn open_mapped_gguf(file: MappedFile) -> Result<Self, FormatError> {
+        let mut checkpoint = Self::empty(file.path(), Container::Gguf);
         let (metadata, tensors) = gguf::read(&file, 0)?;
         checkpoint.files.push(file);
         checkpoint.gguf = Some(metadata);
@@ -211,47 +230,39 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    fn open_directory(path: &Path, files: &[PathBuf]) -> Result<Self, FormatError> {
-        let mut checkpoint = Self::empty(path, Container::Safetensors);
-        let config = path.join(CONFIG);
-        if !config.exists() {
+    fn open_safetensors(folder: Folder, files: &[&str]) -> Result<Self, FormatError> {
+        let mut checkpoint = Self::empty(folder.path(), Container::Safetensors);
+        checkpoint.config = read_json(&folder, CONFIG)?;
+        if checkpoint.config.is_none() {
             return Err(FormatError::no_model(
-                path,
+                folder.path(),
                 "there are weights but no config.json: download it from where the weights came from",
             ));
         }
-        checkpoint.config = Some(read_json(&config)?);
-        let generation_config = path.join(GENERATION_CONFIG);
-        if generation_config.exists() {
-            checkpoint.generation_config = Some(read_json(&generation_config)?);
-        }
+        checkpoint.generation_config = read_json(&folder, GENERATION_CONFIG)?;
         for file in files {
-            checkpoint.add_file(file)?;
+            checkpoint.add_file(folder.map(file)?)?;
         }
+        checkpoint.folder = Some(folder);
         Ok(checkpoint)
     }
 
-    fn open_sharded(path: &Path, index: &Path) -> Result<Self, FormatError> {
-        let shards = read_index(index)?;
-        let mut files = Vec::with_capacity(shards.len());
-        for shard in shards.keys() {
-            let file = path.join(shard);
-            if !file.exists() {
-                return Err(FormatError::no_model(
-                    &file,
-                    format!("this shard is missing, {INDEX} names it: download it again"),
-                ));
-            }
-            files.push(file);
+    fn open_sharded(folder: Folder) -> Result<Self, FormatError> {
+        let shards = read_index(&folder)?;
+        if let Some(missing) = shards.keys().find(|shard| !folder.contains(shard)) {
+            return Err(FormatError::no_model(
+                &folder.path().join(missing),
+                format!("this shard is missing, {INDEX} names it: download it again"),
+            ));
         }
-        let checkpoint = Self::open_directory(path, &files)?;
+        let files: Vec<&str> = shards.keys().map(String::as_str).collect();
+        let checkpoint = Self::open_safetensors(folder, &files)?;
         for (shard, names) in &shards {
+            let path = checkpoint.path.join(shard);
             for name in names {
-                let stored = checkpoint.by_name.get(name);
-                let file = stored.map(|index| checkpoint.tensors[*index].file);
-                if file.is_none_or(|file| checkpoint.files[file].path() != path.join(shard)) {
+                if checkpoint.file_of(name) != path {
                     return Err(FormatError::malformed(
-                        &path.join(shard),
+                        &path,
                         format!(
                             "tensor {name:?} is missing, {INDEX} says that it is in this shard"
                         ),
@@ -262,8 +273,7 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    fn add_file(&mut self, path: &Path) -> Result<(), FormatError> {
-        let file = MappedFile::open(path)?;
+    fn add_file(&mut self, file: MappedFile) -> Result<(), FormatError> {
         let tensors = read_header(&file, self.files.len())?;
         self.files.push(file);
         self.add_tensors(tensors)
@@ -289,15 +299,17 @@ impl Checkpoint {
     }
 }
 
-fn read_json(path: &Path) -> Result<Value, FormatError> {
-    let bytes = fs::read(path).map_err(|source| FormatError::io(path, source))?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| FormatError::malformed(path, format!("not valid JSON: {error}")))
+fn read_json(folder: &Folder, name: &str) -> Result<Option<Value>, FormatError> {
+    let Some(bytes) = folder.read(name)? else { return Ok(None) };
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        FormatError::malformed(&folder.path().join(name), format!("not valid JSON: {error}"))
+    })
 }
 
 /// The tensors that an index places in each shard.
-fn read_index(path: &Path) -> Result<BTreeMap<String, Vec<String>>, FormatError> {
-    let json = read_json(path)?;
+fn read_index(folder: &Folder) -> Result<BTreeMap<String, Vec<String>>, FormatError> {
+    let path = &folder.path().join(INDEX);
+    let json = read_json(folder, INDEX)?.unwrap_or_default();
     let Some(map) = json.get("weight_map").and_then(Value::as_object) else {
         return Err(FormatError::malformed(path, "there is no object \"weight_map\" in it"));
     };
@@ -323,44 +335,22 @@ fn is_plain_file_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0'])
 }
 
-fn files_with_extension(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, FormatError> {
-    let failed = |source| FormatError::io(directory, source);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|own| own == extension) && path.is_file() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-fn file_names(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths
-        .iter()
-        .filter_map(|path| path.file_name())
-        .map(|name| name.to_string_lossy())
-        .collect();
-    names.join(", ")
-}
-
-/// Why a directory is not a model, with a hint from what is there instead.
-fn no_weights(directory: &Path) -> Result<String, FormatError> {
+/// Why a folder is not a model, with a hint from what is there instead.
+fn no_weights(folder: &Folder) -> Result<String, FormatError> {
     let expected = format!("no model here: expected {SINGLE_FILE}, {INDEX} or one .gguf file");
-    let safetensors = files_with_extension(directory, "safetensors")?;
+    let safetensors = folder.names_with_extension("safetensors")?;
     if !safetensors.is_empty() {
         return Ok(format!(
             "{expected}; there is {}, but nothing says that it is the whole model",
-            file_names(&safetensors)
+            safetensors.join(", ")
         ));
     }
     for extension in ["bin", "pth", "pt"] {
-        let pickles = files_with_extension(directory, extension)?;
+        let pickles = folder.names_with_extension(extension)?;
         if !pickles.is_empty() {
             return Ok(format!(
                 "{expected}; {} must first be converted to safetensors",
-                file_names(&pickles)
+                pickles.join(", ")
             ));
         }
     }

@@ -45,7 +45,7 @@ pub enum FormatError {
     /// A weight is stored in a way that exists, but that this engine does not read.
     #[error("{}: tensor {tensor:?}: {found} is not supported", path.display())]
     Unsupported {
-        /// The checkpoint.
+        /// The file that holds the tensor.
         path: PathBuf,
         /// The tensor's full name.
         tensor: String,
@@ -55,7 +55,7 @@ pub enum FormatError {
     /// Two tensors that belong together do not fit each other, or one has an impossible shape.
     #[error("{}: tensor {tensor:?}: {cause}", path.display())]
     WrongShape {
-        /// The checkpoint.
+        /// The file that holds the tensor.
         path: PathBuf,
         /// The tensor's full name.
         tensor: String,

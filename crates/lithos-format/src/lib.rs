@@ -1,11 +1,12 @@
 //! Number formats and checkpoints: safetensors directories and GGUF files, with exact decoding of each matrix.
 //!
-//! [`Checkpoint::open`] maps the files of a model. [`Checkpoint::tensor`] gives any tensor as it is stored;
+//! [`Checkpoint::open`] maps the files of a model; a [`Folder`] may also be part of the program. [`Checkpoint::tensor`] gives any tensor as it is stored;
 //! [`Checkpoint::matrix`] finds out how one weight matrix is stored and decodes its rows. Each storage format is one file
 //! in `formats/`; [`encode_matrix`] writes a matrix in any of them.
 
 mod checkpoint;
 mod error;
+mod folder;
 mod formats;
 pub mod gguf;
 mod mapped;
@@ -16,6 +17,7 @@ mod tensor;
 
 pub use checkpoint::{Checkpoint, Container};
 pub use error::FormatError;
+pub use folder::{EmbeddedFile, Folder};
 pub use formats::{encode_affine_int4, encode_matrix, format_names};
 pub use gguf::GgufMetadata;
 pub use matrix::{Blocks, Codes, Encoding, Matrix, ScaleType};

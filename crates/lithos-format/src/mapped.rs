@@ -1,4 +1,4 @@
-//! A file mapped read-only into memory.
+//! A file's bytes where they lie: mapped read-only into memory, or part of the program.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,7 +11,13 @@ use crate::FormatError;
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     path: PathBuf,
-    map: Mmap,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Map(Mmap),
+    Program(&'static [u8]),
 }
 
 impl MappedFile {
@@ -28,7 +34,12 @@ impl MappedFile {
         // SAFETY: the map is read-only. As with every mapped file, another process that truncates or rewrites it while
         // it is in use can change the bytes or stop this process; checkpoints are published whole and not edited.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        Ok(Self { path: path.to_owned(), map })
+        Ok(Self { path: path.to_owned(), bytes: Bytes::Map(map) })
+    }
+
+    /// Bytes that are part of the program; `path` is for messages.
+    pub(crate) fn embedded(path: PathBuf, bytes: &'static [u8]) -> Self {
+        Self { path, bytes: Bytes::Program(bytes) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -36,23 +47,24 @@ impl MappedFile {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.map
+        match &self.bytes {
+            Bytes::Map(map) => map,
+            Bytes::Program(bytes) => bytes,
+        }
     }
 
-    /// Drops the resident pages of a byte range; reading them again brings them back from the file.
+    /// Drops the resident pages of a byte range; reading them again brings them back from the file. The program's own
+    /// pages are left to the system.
     #[cfg(unix)]
     pub(crate) fn release(&self, range: Range<usize>) {
+        let Bytes::Map(map) = &self.bytes else { return };
         if range.is_empty() {
             return;
         }
         // SAFETY: the map is read-only and backed by a file, so a dropped page holds nothing that the file does not
         // hold, and the next access maps the same bytes again. The call checks the range against the map.
         let released = unsafe {
-            self.map.unchecked_advise_range(
-                memmap2::UncheckedAdvice::DontNeed,
-                range.start,
-                range.len(),
-            )
+            map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
         };
         // Only resident size depends on it, so a refusal is not worth an error.
         drop(released);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use lithos_format::gguf::Writer;
-use lithos_format::{Checkpoint, Container, DType, write_safetensors};
+use lithos_format::{Checkpoint, Container, DType, EmbeddedFile, Folder, write_safetensors};
 use support::{
     assert_mentions, directory, message, open_error, tensor, two_tensors, write_tensors,
 };
@@ -24,8 +24,8 @@ fn a_directory_gives_configuration_tensors_and_side_files() {
     assert_eq!(checkpoint.config().unwrap()["hidden_size"], 32);
     assert_eq!(checkpoint.generation_config().unwrap()["top_k"], 20);
     assert!(checkpoint.gguf().is_none());
-    assert_eq!(checkpoint.file("tokenizer.json"), Some(directory.path().join("tokenizer.json")));
-    assert_eq!(checkpoint.file("vocab.json"), None);
+    let folder = checkpoint.folder().unwrap();
+    assert!(folder.contains("tokenizer.json") && !folder.contains("vocab.json"));
     assert_eq!(checkpoint.tensor_names().count(), 2);
     assert_eq!(checkpoint.weight_bytes(), 32);
 
@@ -52,8 +52,45 @@ fn one_safetensors_file_gives_its_tensors() {
     let tensors = Checkpoint::open_safetensors_file(&file).unwrap();
     assert!(tensors.config().is_none());
     assert_eq!(tensors.tensor_names().count(), 2);
-    assert_eq!(tensors.file("config.json"), None);
+    assert!(tensors.folder().is_none());
     assert_mentions(&open_error(&file), &["model.safetensors", "directory"]);
+}
+
+/// The files of a directory as a program would hold them.
+fn embedded(directory: &Path) -> &'static [EmbeddedFile] {
+    let file = |entry: std::io::Result<fs::DirEntry>| -> EmbeddedFile {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        (name.leak(), fs::read(&path).unwrap().leak())
+    };
+    fs::read_dir(directory).unwrap().map(file).collect::<Vec<_>>().leak()
+}
+
+#[test]
+fn files_in_the_program_are_a_checkpoint_too() {
+    let directory = directory(CONFIG, &two_tensors());
+    fs::write(directory.path().join("tokenizer.json"), "{}").unwrap();
+    let files = embedded(directory.path());
+    drop(directory);
+    let checkpoint = Checkpoint::open_folder(Folder::embedded("tiny", files)).unwrap();
+    assert_eq!(checkpoint.container(), Container::Safetensors);
+    assert_eq!(checkpoint.path(), Path::new("tiny"));
+    assert_eq!(checkpoint.config().unwrap()["hidden_size"], 32);
+    assert!(checkpoint.generation_config().is_none());
+    assert!(checkpoint.folder().unwrap().contains("tokenizer.json"));
+    assert_eq!(checkpoint.file_of("a.weight"), Path::new("tiny/model.safetensors"));
+    checkpoint.release_pages("a.weight");
+    assert_eq!(checkpoint.matrix("a").unwrap().decode(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+
+    let without = |name: &str| -> &'static [EmbeddedFile] {
+        files.iter().copied().filter(|file| file.0 != name).collect::<Vec<_>>().leak()
+    };
+    let error = |name| {
+        let folder = Folder::embedded("tiny", without(name));
+        message(Checkpoint::open_folder(folder).map(drop))
+    };
+    assert_mentions(&error("config.json"), &["tiny", "config.json"]);
+    assert_mentions(&error("model.safetensors"), &["tiny", "model.safetensors"]);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_directory_with_one_gguf_file_is_that_file() {
     assert_eq!(checkpoint.container(), Container::Gguf);
     assert_eq!(checkpoint.path(), path);
     assert!(checkpoint.config().is_none());
-    assert_eq!(checkpoint.file("model.gguf"), None);
+    assert!(checkpoint.folder().is_none());
     let weight = checkpoint.tensor("a.weight").unwrap();
     assert_eq!(weight.shape, [2, 3], "rows first");
     assert_eq!(checkpoint.tensor("norm").unwrap().to_f32().unwrap(), [0.5, -0.5]);

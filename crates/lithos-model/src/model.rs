@@ -58,7 +58,7 @@ pub enum ModelError {
     /// A tensor of another shape than the configuration says.
     #[error("{}: tensor `{tensor}` is {found:?}, the configuration needs {wanted:?}", file.display())]
     Shape {
-        /// The checkpoint.
+        /// The file that holds the tensor.
         file: PathBuf,
         /// The tensor's name.
         tensor: String,
@@ -75,10 +75,22 @@ impl Model {
     /// # Errors
     /// [`ModelError`], one line that names the file and the cause.
     pub fn open(path: &Path) -> Result<Model, ModelError> {
-        let checkpoint = Checkpoint::open(path)?;
+        Self::from_checkpoint(Checkpoint::open(path)?)
+    }
+
+    /// Describes an open checkpoint.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn from_checkpoint(checkpoint: Checkpoint) -> Result<Model, ModelError> {
         let graph = architectures::describe(&checkpoint)?;
         let notices = left_out(&checkpoint, &graph);
         Ok(Model { checkpoint, graph, notices })
+    }
+
+    /// Parameters that the graph uses; a table that is also the head counts once.
+    pub fn parameters(&self) -> u64 {
+        self.graph.weights().map(|id| self.graph.value(id).width() as u64).sum()
     }
 
     /// A name for listings: the last part of the checkpoint's path.

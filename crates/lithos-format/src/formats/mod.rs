@@ -122,7 +122,7 @@ impl<'a> Candidate<'a, '_> {
 
     pub(crate) fn wrong_shape(&self, cause: String) -> FormatError {
         FormatError::WrongShape {
-            path: self.checkpoint.path().to_owned(),
+            path: self.checkpoint.file_of(self.weight.name).to_owned(),
             tensor: self.weight.name.to_owned(),
             cause,
         }
@@ -162,7 +162,7 @@ impl<'a> Candidate<'a, '_> {
 
 fn unsupported_error(checkpoint: &Checkpoint, tensor: &str, found: String) -> FormatError {
     FormatError::Unsupported {
-        path: checkpoint.path().to_owned(),
+        path: checkpoint.file_of(tensor).to_owned(),
         tensor: tensor.to_owned(),
         found,
     }

@@ -90,7 +90,7 @@ impl WeightLoader<'_> {
         let matrix = self.checkpoint.matrix(&tensor)?;
         if map.rows(matrix.rows()) != rows || matrix.cols() != columns {
             return Err(ModelError::Shape {
-                file: self.checkpoint.path().to_path_buf(),
+                file: self.checkpoint.file_of(matrix.name()).to_path_buf(),
                 tensor,
                 found: vec![matrix.rows(), matrix.cols()],
                 wanted: vec![rows, columns],
@@ -107,7 +107,7 @@ impl WeightLoader<'_> {
         tensor: String,
         shape: &[usize],
     ) -> Result<ValueId, ModelError> {
-        let file = self.checkpoint.path().to_path_buf();
+        let file = self.checkpoint.file_of(&tensor).to_path_buf();
         let Some(stored) = self.checkpoint.tensor(&tensor) else {
             return Err(ModelError::MissingTensor { file, tensor });
         };

@@ -1,10 +1,9 @@
 //! Finding a checkpoint's tokenizer, template and defaults.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use lithos_format::{Checkpoint, FormatError, GgufMetadata};
+use lithos_format::{Checkpoint, Folder, FormatError, GgufMetadata};
 use serde_json::Value;
 
 use super::chat::{ChatError, encode_chat};
@@ -56,13 +55,8 @@ pub enum TextError {
         path: PathBuf,
     },
     /// A file could not be read.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FormatError),
     /// A file or a value in it is not what it should be.
     #[error("{}: {cause}", path.display())]
     Invalid {
@@ -102,9 +96,10 @@ impl Text {
     /// # Errors
     /// If the tokenizer is missing, or a file or value is not what it should be.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, TextError> {
-        match checkpoint.gguf() {
-            Some(metadata) => Self::from_gguf(checkpoint.path(), metadata),
-            None => Self::from_directory(checkpoint),
+        match (checkpoint.gguf(), checkpoint.folder()) {
+            (Some(metadata), _) => Self::from_gguf(checkpoint.path(), metadata),
+            (None, Some(folder)) => Self::from_folder(checkpoint, folder),
+            (None, None) => Err(TextError::NoTokenizer { path: checkpoint.path().to_owned() }),
         }
     }
 
@@ -170,15 +165,14 @@ impl Text {
         })
     }
 
-    fn from_directory(checkpoint: &Checkpoint) -> Result<Self, TextError> {
-        let path = checkpoint.path();
-        let file = checkpoint
-            .file(TOKENIZER)
+    fn from_folder(checkpoint: &Checkpoint, folder: &Folder) -> Result<Self, TextError> {
+        let path = folder.path();
+        let json = folder
+            .read(TOKENIZER)?
             .ok_or_else(|| TextError::NoTokenizer { path: path.to_owned() })?;
-        let config = read_json(checkpoint, TOKENIZER_CONFIG)?.unwrap_or_default();
-        let json = fs::read(&file).map_err(io_error(&file))?;
-        let tokenizer = Tokenizer::parse(&json, &file.display(), Some(&config))?;
-        let map = read_json(checkpoint, SPECIAL_TOKENS_MAP)?.unwrap_or_default();
+        let config = read_json(folder, TOKENIZER_CONFIG)?.unwrap_or_default();
+        let tokenizer = Tokenizer::parse(&json, &path.join(TOKENIZER).display(), Some(&config))?;
+        let map = read_json(folder, SPECIAL_TOKENS_MAP)?.unwrap_or_default();
         let named = |key: &str| token_text(&config[key]).or_else(|| token_text(&map[key]));
         let tokens = TemplateTokens {
             bos: named("bos_token"),
@@ -190,7 +184,7 @@ impl Text {
         let defaults =
             GenerationDefaults::from_json(checkpoint.generation_config(), checkpoint.config(), eos)
                 .map_err(|error: GenerationConfigError| TextError::invalid(path, error))?;
-        let source = template_source(checkpoint, &config)?;
+        let source = template_source(folder, &config)?;
         Ok(Self {
             path: path.to_owned(),
             tokenizer,
@@ -205,12 +199,15 @@ fn read_template(source: &str, tokens: TemplateTokens) -> Result<ChatTemplate, S
         .map_err(|error| format!("{error}: continue a plain text instead, with --raw"))
 }
 
-/// The template of a directory: a file of its own, else a key of the tokenizer's configuration.
-fn template_source(checkpoint: &Checkpoint, config: &Value) -> Result<Option<String>, TextError> {
-    if let Some(file) = checkpoint.file(TEMPLATE) {
-        return fs::read_to_string(&file).map(Some).map_err(io_error(&file));
+/// The template of a folder: a file of its own, else a key of the tokenizer's configuration.
+fn template_source(folder: &Folder, config: &Value) -> Result<Option<String>, TextError> {
+    if let Some(bytes) = folder.read(TEMPLATE)? {
+        let source = String::from_utf8(bytes.into_owned());
+        return source
+            .map(Some)
+            .map_err(|_| TextError::invalid(&folder.path().join(TEMPLATE), "not UTF-8 text"));
     }
-    let processor = read_json(checkpoint, TEMPLATE_JSON)?.unwrap_or_default();
+    let processor = read_json(folder, TEMPLATE_JSON)?.unwrap_or_default();
     let found = [(TOKENIZER_CONFIG, config), (TEMPLATE_JSON, &processor)];
     for (name, values) in found {
         match &values["chat_template"] {
@@ -222,11 +219,11 @@ fn template_source(checkpoint: &Checkpoint, config: &Value) -> Result<Option<Str
                 if let Some(source) = default.and_then(|entry| entry["template"].as_str()) {
                     return Ok(Some(source.to_owned()));
                 }
-                let path = checkpoint.path().join(name);
+                let path = folder.path().join(name);
                 return Err(TextError::invalid(&path, "chat_template has no entry \"default\""));
             }
             _ => {
-                let path = checkpoint.path().join(name);
+                let path = folder.path().join(name);
                 return Err(TextError::invalid(&path, "chat_template must be a text or a list"));
             }
         }
@@ -239,17 +236,11 @@ fn token_text(value: &Value) -> Option<String> {
     value.as_str().or_else(|| value["content"].as_str()).map(str::to_owned)
 }
 
-fn read_json(checkpoint: &Checkpoint, name: &str) -> Result<Option<Value>, TextError> {
-    let Some(file) = checkpoint.file(name) else {
-        return Ok(None);
-    };
-    let bytes = fs::read(&file).map_err(io_error(&file))?;
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| TextError::invalid(&file, error))
-}
-
-fn io_error(path: &Path) -> impl FnOnce(std::io::Error) -> TextError {
-    let path = path.to_owned();
-    move |source| TextError::Io { path, source }
+fn read_json(folder: &Folder, name: &str) -> Result<Option<Value>, TextError> {
+    let Some(bytes) = folder.read(name)? else { return Ok(None) };
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| TextError::invalid(&folder.path().join(name), error))
 }
 
 /// Names the GGUF file in a message that does not. [`FormatError`] already does.
