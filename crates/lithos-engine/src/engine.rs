@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lithos_format::Checkpoint;
 use lithos_graph::{Graph, StateKind};
-use lithos_model::Model;
 use lithos_model::text::{Detokenizer, Text, TokenId};
+use lithos_model::{Model, ModelError};
 
 use crate::backend::Backend;
 use crate::backend_cpu::{Cpu, key_value_type};
@@ -33,9 +34,11 @@ const SLOTS: usize = 1;
 pub struct Engine {
     name: String,
     architecture: String,
+    parameters: u64,
     vocabulary: usize,
     recurrent: bool,
     context: usize,
+    most_context: usize,
     kind: BackendKind,
     options: EngineOptions,
     text: Result<Text, String>,
@@ -64,7 +67,18 @@ impl Engine {
     /// # Errors
     /// [`EngineError`], one line that names the file and the cause.
     pub fn open(path: &Path, options: EngineOptions) -> Result<Engine, EngineError> {
-        let model = Model::open(path)?;
+        Engine::from_checkpoint(Checkpoint::open(path).map_err(ModelError::from)?, options)
+    }
+
+    /// Runs the model of an open checkpoint.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn from_checkpoint(
+        checkpoint: Checkpoint,
+        options: EngineOptions,
+    ) -> Result<Engine, EngineError> {
+        let model = Model::from_checkpoint(checkpoint)?;
         let text = Text::load(&model.checkpoint).map_err(|error| error.to_string());
         Engine::from_model(model, text, options)
     }
@@ -77,7 +91,7 @@ impl Engine {
         if options.chunk == Some(0) {
             return Err(EngineError::EmptyChunk);
         }
-        let name = model.name();
+        let (name, parameters) = (model.name(), model.parameters());
         let Model { checkpoint, graph, notices } = model;
         let context = choose_context(&graph, checkpoint.weight_bytes(), options.context)?;
         let checkpoint = Arc::new(checkpoint);
@@ -93,9 +107,11 @@ impl Engine {
         Ok(Engine {
             name,
             architecture: graph.architecture.clone(),
+            parameters,
             vocabulary: graph.limits.vocabulary,
             recurrent: graph.states().any(is_recurrent),
             context,
+            most_context: graph.limits.context,
             kind: options.backend,
             options,
             text,
@@ -116,6 +132,11 @@ impl Engine {
         &self.architecture
     }
 
+    /// Parameters of the model; a table that is also the head counts once.
+    pub fn parameters(&self) -> u64 {
+        self.parameters
+    }
+
     /// Tokens of the vocabulary.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
@@ -124,6 +145,11 @@ impl Engine {
     /// Positions that a sequence can reach.
     pub fn context(&self) -> usize {
         self.context
+    }
+
+    /// Positions that the model was made for.
+    pub fn most_context(&self) -> usize {
+        self.most_context
     }
 
     /// What computes.
@@ -227,7 +253,8 @@ impl Engine {
             return Err(EngineError::TokenOutsideVocabulary { token: token.0, vocabulary });
         }
         if prompt >= self.context {
-            return Err(EngineError::ContextTooLong { prompt, context: self.context });
+            let (context, most) = (self.context, self.most_context);
+            return Err(EngineError::ContextTooLong { prompt, context, most });
         }
         // The last token is never taken in, so one more than the room left can be generated.
         let room = self.context - prompt + 1;

@@ -32,13 +32,16 @@ pub enum EngineError {
     EmptyPrompt,
     /// The prompt leaves no room.
     #[error(
-        "the prompt has {prompt} tokens, and the context holds {context}: shorten the prompt or raise the context"
+        "the prompt has {prompt} tokens, and the context holds {context}: shorten the prompt{}",
+        more_context(*context, *most)
     )]
     ContextTooLong {
         /// Tokens of the prompt.
         prompt: usize,
         /// Positions of the context.
         context: usize,
+        /// Positions that the model was made for.
+        most: usize,
     },
     /// More context than the model has positions.
     #[error("a context of {wanted} was asked for, and the model was made for {most} positions")]
@@ -78,6 +81,15 @@ pub enum EngineError {
     /// A chunk of no rows.
     #[error("a prefill chunk must have at least one row")]
     EmptyChunk,
+}
+
+/// What else can be done about a prompt that is too long.
+fn more_context(context: usize, most: usize) -> String {
+    if context < most {
+        format!(" or raise the context, to at most {most}")
+    } else {
+        "; the model was made for no more".to_owned()
+    }
 }
 
 impl EngineError {

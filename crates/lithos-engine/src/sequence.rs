@@ -134,11 +134,11 @@ impl<'e> Sequence<'e> {
         if let Some(token) = tokens.iter().find(|token| token.index() >= vocabulary) {
             return Err(EngineError::TokenOutsideVocabulary { token: token.0, vocabulary });
         }
-        let context = self.engine.context();
+        let (context, most) = (self.engine.context(), self.engine.most_context());
         let slot = &mut self.engine.slots[self.slot];
         let wanted = slot.tokens.len() + tokens.len();
         if wanted > context || !self.engine.pages.grow(&mut slot.pages, wanted) {
-            return Err(EngineError::ContextTooLong { prompt: wanted, context });
+            return Err(EngineError::ContextTooLong { prompt: wanted, context, most });
         }
         self.engine.backend.set_pages(self.slot, &slot.pages);
         Ok(())

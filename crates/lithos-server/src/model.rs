@@ -66,7 +66,7 @@ pub enum ModelError {
 impl From<EngineError> for ModelError {
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::ContextTooLong { prompt, context } => {
+            EngineError::ContextTooLong { prompt, context, .. } => {
                 ModelError::ContextTooLong { prompt_tokens: prompt, context }
             }
             error if error.is_bad_request() => ModelError::Refused(error.to_string()),
