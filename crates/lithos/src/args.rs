@@ -2,14 +2,18 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    NonEmptyStringValueParser, OsStringValueParser, PossibleValuesParser, TypedValueParser,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lithos_engine::{BackendKind, EngineOptions, Fusion, Sampling, TokenId};
 
 use crate::commands::bench::BenchArgs;
 use crate::commands::chat::ChatArgs;
 use crate::commands::completions::CompletionsArgs;
+use crate::commands::eval::EvalArgs;
 use crate::commands::generate::GenerateArgs;
+use crate::commands::models::ModelsArgs;
 use crate::commands::score::ScoreArgs;
 use crate::commands::serve::ServeArgs;
 
@@ -22,7 +26,8 @@ use crate::commands::serve::ServeArgs;
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Examples:
-  lithos generate --model smollm2.gguf \"What is the capital of France?\"
+  lithos generate \"What is the capital of France?\"
+  lithos models
   lithos chat --model ./Qwen3-0.6B
   lithos score ./Qwen3-0.6B --text book.txt
 
@@ -46,10 +51,14 @@ pub enum Command {
     Chat(ChatArgs),
     /// Measure how well a model predicts a text, or print its logits
     Score(ScoreArgs),
+    /// Measure how well a model predicts several texts, in one table
+    Eval(EvalArgs),
     /// Answer over HTTP, as OpenAI's Chat Completions
     Serve(ServeArgs),
     /// Measure how fast a model runs on this machine
     Bench(BenchArgs),
+    /// List models: the built-in one, and some to download
+    Models(ModelsArgs),
     /// Write completions for a shell
     Completions(CompletionsArgs),
 }
@@ -58,8 +67,8 @@ pub enum Command {
 #[derive(Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// A Hugging Face directory (config.json, safetensors, tokenizer.json) or a GGUF file
-    #[arg(short, long, env = "LITHOS_MODEL", hide_env_values = true, value_name = "PATH")]
+    /// A Hugging Face directory (config.json, safetensors, tokenizer.json) or a GGUF file [default: the built-in model]
+    #[arg(short, long, env = "LITHOS_MODEL", hide_env_values = true, value_name = "PATH", value_parser = model_path())]
     pub model: Option<PathBuf>,
     /// How the model is run.
     #[command(flatten)]
@@ -198,6 +207,11 @@ impl Switch {
     pub fn is_on(self) -> bool {
         matches!(self, Switch::On)
     }
+}
+
+/// Where a model is. An empty path, as an emptied environment variable gives, is as good as none.
+pub fn model_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// A number of things of which there is at least one.

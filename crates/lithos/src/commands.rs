@@ -3,6 +3,8 @@
 pub mod bench;
 pub mod chat;
 pub mod completions;
+pub mod eval;
 pub mod generate;
+pub mod models;
 pub mod score;
 pub mod serve;

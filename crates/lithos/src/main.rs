@@ -2,14 +2,19 @@
 
 mod answer;
 mod args;
+mod builtin;
+mod catalogue;
 mod commands;
 mod conversation;
 mod interrupt;
 mod memory;
 mod model;
 mod output;
+mod prompts;
+mod scoring;
 mod statistics;
 mod stream;
+mod table;
 
 use std::process::ExitCode;
 
@@ -40,8 +45,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Generate(args) => commands::generate::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
         Command::Score(args) => commands::score::run(&args),
+        Command::Eval(args) => commands::eval::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Models(args) => commands::models::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     }
 }

@@ -26,6 +26,11 @@ pub fn set_verbose(verbose: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);
 }
 
+/// Whether notes are written wherever they go.
+pub fn is_verbose() -> bool {
+    VERBOSE.load(Ordering::Relaxed)
+}
+
 /// Whether standard output is a terminal.
 pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
@@ -82,7 +87,7 @@ pub fn error(cause: &str) {
 
 /// Says something that is good to know, on a terminal or if asked to be verbose.
 pub fn note(text: &str) {
-    if stderr_is_terminal() || VERBOSE.load(Ordering::Relaxed) {
+    if stderr_is_terminal() || is_verbose() {
         line(&dim(&format!("note: {}", one_line(text))));
     }
 }
@@ -95,6 +100,17 @@ pub fn dim(text: &str) -> String {
         format!("\x1b[2m{text}\x1b[0m")
     } else {
         text.to_owned()
+    }
+}
+
+/// A number of parameters, as models are named: `26M`, `1.7B`, `14.8B`.
+pub fn parameters(count: u64) -> String {
+    let (millions, billions) = (count as f64 / 1e6, count as f64 / 1e9);
+    match count {
+        0..9_950_000 => format!("{millions:.1}M"),
+        9_950_000..999_500_000 => format!("{millions:.0}M"),
+        999_500_000..99_950_000_000 => format!("{billions:.1}B"),
+        _ => format!("{billions:.0}B"),
     }
 }
 
@@ -133,6 +149,19 @@ mod tests {
     #[test]
     fn a_cause_is_one_line() {
         assert_eq!(one_line("a\n  b\r\n\nc\n"), "a b c");
+    }
+
+    #[test]
+    fn parameters_are_short() {
+        for (count, text) in [
+            (1_740_000, "1.7M"),
+            (26_400_000, "26M"),
+            (999_600_000, "1.0B"),
+            (14_768_307_200, "14.8B"),
+            (405_000_000_000, "405B"),
+        ] {
+            assert_eq!(parameters(count), text);
+        }
     }
 
     #[test]

@@ -67,7 +67,8 @@ fn a_header_longer_than_any_file() {
 fn shapes_that_the_configuration_does_not_say() {
     let model = copy_of_golden("tiny_llama3");
     edit_json(&model.path().join("config.json"), |config| config["intermediate_size"] = json!(320));
-    score(model.path()).refused(&[model.path().to_str().unwrap(), "mlp.gate_proj", "320", "256"]);
+    let file = model.path().join("model.safetensors: tensor");
+    score(model.path()).refused(&[file.to_str().unwrap(), "mlp.gate_proj", "320", "256"]);
     with_config(|config| config["num_hidden_layers"] = json!(4)).refused(&["model.layers.3"]);
     with_config(|config| config["vocab_size"] = json!(513)).refused(&["embed_tokens", "513"]);
     for (key, value) in [
@@ -175,7 +176,17 @@ fn a_context_that_is_too_long() {
     let model = text_model();
     let path = model.path().to_str().unwrap();
     let long = "word ".repeat(300);
-    run(&["generate", "--model", path, "--context", "64", &long]).refused(&["64", "context"]);
+    run(&["generate", "--model", path, "--context", "64", &long]).refused(&[
+        "64",
+        "shorten",
+        "raise the context",
+        "4096",
+    ]);
+    // More than the model has cannot be asked for.
+    let longer = "word ".repeat(6000);
+    let refused = run(&["generate", "--model", path, &longer]);
+    assert!(!refused.stderr.contains("raise"), "{refused:?}");
+    refused.refused(&["4096", "shorten", "made for no more"]);
     run(&["generate", "--model", path, "--context", "5000", "Hello"]).refused(&["5000", "4096"]);
     run(&["bench", path, "--prompt-tokens", "5000"]).refused(&["4096"]);
     let ids = vec!["1"; 2049].join(",");

@@ -4,7 +4,8 @@ mod support;
 
 use support::run;
 
-const COMMANDS: [&str; 6] = ["generate", "chat", "score", "serve", "bench", "completions"];
+const COMMANDS: [&str; 8] =
+    ["generate", "chat", "score", "eval", "serve", "bench", "models", "completions"];
 
 #[test]
 fn every_command_explains_itself_with_examples() {
@@ -13,7 +14,7 @@ fn every_command_explains_itself_with_examples() {
         assert!(help.contains(command), "{command} is not in {help}");
         let help = run(&[command, "--help"]).ok();
         assert!(help.contains("Usage:") && help.contains("Examples:"), "{help}");
-        assert!(help.contains(&format!("  lithos {command} ")), "{help}");
+        assert!(help.contains(&format!("\n  lithos {command}")), "{help}");
     }
     assert_eq!(run(&["--version"]).ok(), format!("lithos {}\n", env!("CARGO_PKG_VERSION")));
 }

@@ -10,9 +10,10 @@ use indicatif::ProgressBar;
 use lithos_engine::{Engine, EngineOptions, Fusion, TokenId, largest};
 use serde_json::{Value, json};
 
-use crate::args::{count, fusion};
+use crate::args::{count, fusion, model_path};
 use crate::statistics::Spread;
 use crate::stream::ReadStream;
+use crate::table::align;
 use crate::{memory, model, output};
 
 /// Rounds of the warm-up of each variant.
@@ -24,7 +25,7 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// The arguments of `bench`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  lithos bench smollm2.gguf
+  lithos bench
   lithos bench smollm2.gguf --fusion none,step --prompt-tokens 128 --gen 32 --repeat 9
   lithos bench ./Qwen3-0.6B --threads 2 --json > bench.json
 
@@ -35,8 +36,8 @@ that slows down for a while changes them little. Figures are median (least..most
 The read stream is a plain sequential read of a buffer of 1 GiB (less where memory is short) by as many \
 threads. Decode GB/s are the weights that a decode pass reads, times passes per second; keys and values come on top.")]
 pub struct BenchArgs {
-    /// A Hugging Face directory or a GGUF file
-    #[arg(env = "LITHOS_MODEL", hide_env_values = true)]
+    /// A Hugging Face directory or a GGUF file [default: the built-in model]
+    #[arg(env = "LITHOS_MODEL", hide_env_values = true, value_parser = model_path())]
     model: Option<PathBuf>,
     /// Tokens of the prompt
     #[arg(long, value_name = "TOKENS", default_value = "512", value_parser = count())]
@@ -60,7 +61,7 @@ pub struct BenchArgs {
 
 /// Measures and prints.
 pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
-    let path = model::given(args.model.as_deref())?;
+    let model = model::given(args.model.as_deref())?;
     let threads =
         args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let options = EngineOptions {
@@ -79,7 +80,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         if let Some(first) = variants.first() {
             check_memory(&first.engine, levels.len() - variants.len())?;
         }
-        let engine = model::open(path, EngineOptions { fusion: *fusion, ..options })?.engine;
+        let engine = model::open(model, EngineOptions { fusion: *fusion, ..options })?.engine;
         variants.push(Variant { fusion: *fusion, engine, samples: Vec::new() });
     }
     let stream = ReadStream::new(threads);
@@ -267,7 +268,7 @@ impl Report<'_> {
                 rows.push([&[variant.fusion.name().to_owned()], &row(&figures)[..]].concat());
             }
             out.push('\n');
-            align(&rows, &mut out);
+            out += &align(&rows, 1);
         }
         out
     }
@@ -347,21 +348,6 @@ fn ratios(figures: &Figures) -> Vec<String> {
     ]
 }
 
-/// Columns as wide as their widest cell: the first to the left, the others to the right.
-fn align(rows: &[Vec<String>], out: &mut String) {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            *out +=
-                &if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
-        }
-        out.push('\n');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -372,13 +358,5 @@ mod tests {
         assert_eq!(ids, prompt(100, 500));
         assert!(ids.iter().all(|id| id.0 < 100));
         assert!(ids.iter().collect::<std::collections::HashSet<_>>().len() > 90);
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [["a", "bb"], ["ccc", "d"]].map(|row| row.map(str::to_owned).to_vec());
-        let mut out = String::new();
-        align(&rows, &mut out);
-        assert_eq!(out, "a    bb\nccc   d\n");
     }
 }

@@ -33,7 +33,7 @@ Ctrl-C stops an answer, and clears a line that is being typed. The arrow keys br
 /// The arguments of `chat`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  lithos chat --model smollm2.gguf
+  lithos chat
   lithos chat --model ./Qwen3-0.6B --system \"Answer in one sentence.\" --thinking off
   printf 'My name is Ada.\\nWhat is my name?\\n' | lithos chat --model smollm2.gguf
 
@@ -50,9 +50,9 @@ pub struct ChatArgs {
 
 /// Talks until the lines end.
 pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
-    let path = model::given(args.model.model.as_deref())?;
+    let model = model::given(args.model.model.as_deref())?;
     args.sampling.check()?;
-    let engine = model::open(path, args.model.options())?.engine;
+    let engine = model::open(model, args.model.options())?.engine;
     // Better said before anything is typed.
     engine.text()?.template()?;
     interrupt::install()?;

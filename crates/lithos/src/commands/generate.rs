@@ -21,7 +21,7 @@ use crate::{INTERRUPTED, output};
 /// The arguments of `generate`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  lithos generate --model smollm2.gguf \"What is the capital of France?\"
+  lithos generate \"What is the capital of France?\"
   lithos generate --model ./Qwen3-0.6B --raw --max-tokens 50 \"Once upon a time\"
   git diff | lithos generate --model ./Qwen3-0.6B --system \"Write a commit message.\"
   lithos generate --model smollm2.gguf --temperature 0.8 --seed 1 --json \"A haiku.\"
@@ -50,11 +50,11 @@ pub struct GenerateArgs {
 
 /// Answers the prompt.
 pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
-    let path = model::given(args.model.model.as_deref())?;
+    let model = model::given(args.model.model.as_deref())?;
     interrupt::install()?;
     args.sampling.check()?;
     let prompt = read_prompt(args.prompt.as_deref())?;
-    let Opened { mut engine, load } = model::open(path, args.model.options())?;
+    let Opened { mut engine, load } = model::open(model, args.model.options())?;
     let tokens = prompt_tokens(args, &engine, &prompt)?;
     let request = Request {
         ignore_end: args.ignore_eos,

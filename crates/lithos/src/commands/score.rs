@@ -1,18 +1,17 @@
 //! `lithos score`: how well a model predicts a text, and the logits behind it.
 
-use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::{ArgGroup, Args};
 use lithos_engine::{Engine, EngineOptions, TokenId};
 use lithos_format::{DType, write_safetensors};
 use lithos_model::text::{SpecialTokens, Tokenizer};
 use serde_json::{Value, json};
 
-use crate::args::{EngineArgs, count};
+use crate::args::{EngineArgs, count, model_path};
+use crate::scoring::{Scorer, read_text};
 use crate::{model, output};
 
 /// Most likely tokens that are shown for each position.
@@ -23,7 +22,7 @@ const SHOWN: usize = 5;
 #[command(
     group = ArgGroup::new("what").required(true).args(["text", "ids"]),
     after_help = "Examples:
-  lithos score smollm2.gguf --text book.txt
+  lithos score --text book.txt
   lithos score smollm2.gguf --text book.txt --fusion none --chunk 64 --json
   lithos score ./Qwen3-0.6B --ids 1,2,3 --logits logits.safetensors
 
@@ -34,8 +33,8 @@ Perplexity is e to the mean negative log-likelihood of the scored tokens; bits p
 log2-likelihoods over the bytes that they stand for."
 )]
 pub struct ScoreArgs {
-    /// A Hugging Face directory or a GGUF file
-    #[arg(env = "LITHOS_MODEL", hide_env_values = true)]
+    /// A Hugging Face directory or a GGUF file [default: the built-in model]
+    #[arg(env = "LITHOS_MODEL", hide_env_values = true, value_parser = model_path())]
     model: Option<PathBuf>,
     /// Score this text (UTF-8; `-` for standard input): perplexity and bits per byte
     #[arg(long, value_name = "FILE")]
@@ -61,10 +60,10 @@ pub struct ScoreArgs {
 
 /// Scores a text or a list of ids.
 pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
-    let path = model::given(args.model.as_deref())?;
+    let model = model::given(args.model.as_deref())?;
     let text = args.text.as_deref().map(read_text).transpose()?;
     let options = EngineOptions { chunk: args.chunk, ..args.engine.options() };
-    let mut engine = model::open(path, options)?.engine;
+    let mut engine = model::open(model, options)?.engine;
     match text {
         Some(text) => score_text(args, &mut engine, &text)?,
         None => score_ids(args, &mut engine)?,
@@ -72,69 +71,13 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read_text(path: &Path) -> anyhow::Result<String> {
-    let (name, bytes) = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        ("standard input".into(), io::stdin().read_to_end(&mut bytes).map(|_| bytes))
-    } else {
-        (path.display().to_string(), fs::read(path))
-    };
-    let bytes = bytes.map_err(|error| anyhow!("{name}: {error}"))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        anyhow!("{name}: not UTF-8 text: byte {at} is not part of a character")
-    })
-}
-
-/// What the scored tokens add up to.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Score {
-    /// Negative log-likelihood, in nats.
-    surprise: f64,
-    tokens: usize,
-    bytes: usize,
-}
-
-impl Score {
-    fn add(&mut self, logits: &[f32], next: TokenId, bytes: usize) {
-        self.surprise += surprise(logits, next);
-        self.tokens += 1;
-        self.bytes += bytes;
-    }
-
-    fn perplexity(&self) -> f64 {
-        (self.surprise / self.tokens as f64).exp()
-    }
-
-    fn bits_per_byte(&self) -> f64 {
-        self.surprise / std::f64::consts::LN_2 / self.bytes as f64
-    }
-}
-
-/// The negative log of a token's softmax probability.
-fn surprise(logits: &[f32], token: TokenId) -> f64 {
-    let maximum = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let total: f64 = logits.iter().map(|logit| (f64::from(*logit) - maximum).exp()).sum();
-    total.ln() + maximum - f64::from(logits[token.index()])
-}
-
 fn score_text(args: &ScoreArgs, engine: &mut Engine, text: &str) -> anyhow::Result<()> {
-    let tokenizer = engine.text()?.tokenizer().clone();
-    let start = tokenizer.start_tokens().to_vec();
-    let tokens = tokenizer.encode(text, SpecialTokens::AsText)?;
-    let window = args.window.min(engine.context());
-    let room = window.saturating_sub(start.len());
-    if room == 0 || window < 2 {
-        bail!("a window of {window} tokens has no room for a prediction: raise --window");
-    }
+    let mut scorer = Scorer::new(engine, args.window)?;
+    let window = scorer.window();
+    let tokens = scorer.tokenizer().encode(text, SpecialTokens::AsText)?;
+    let start = scorer.tokenizer().start_tokens().to_vec();
     let progress = output::bar("scoring", tokens.len(), "tokens");
-    let (mut score, mut windows) = (Score::default(), 0);
-    for part in tokens.chunks(room) {
-        let context = [&start[..], part].concat();
-        score_window(engine, &tokenizer, &context, start.len().max(1), &mut score)?;
-        windows += 1;
-        progress.inc(part.len() as u64);
-    }
+    let score = scorer.score(&start, &tokens, |done| progress.inc(done as u64))?;
     progress.finish_and_clear();
     if score.tokens == 0 {
         bail!("the text has {} tokens: too few to predict one from another", tokens.len());
@@ -151,41 +94,21 @@ fn score_text(args: &ScoreArgs, engine: &mut Engine, text: &str) -> anyhow::Resu
             "text_tokens": tokens.len(),
             "text_bytes": text.len(),
             "window": window,
-            "windows": windows,
+            "windows": score.windows,
         });
         return output::print(&format!("{result}\n"));
     }
-    let plural = if windows == 1 { "" } else { "s" };
+    let plural = if score.windows == 1 { "" } else { "s" };
     output::print(&format!(
-        "perplexity     {:.4}\nbits per byte  {:.4}\ntokens         {} of {} scored, in {windows} window{plural} of {window} at most\nbytes          {} of {}\n",
+        "perplexity     {:.4}\nbits per byte  {:.4}\ntokens         {} of {} scored, in {} window{plural} of {window} at most\nbytes          {} of {}\n",
         score.perplexity(),
         score.bits_per_byte(),
         score.tokens,
         tokens.len(),
+        score.windows,
         score.bytes,
         text.len(),
     ))
-}
-
-/// Scores the tokens of a window from `first` on, each by what precedes it.
-fn score_window(
-    engine: &mut Engine,
-    tokenizer: &Tokenizer,
-    window: &[TokenId],
-    first: usize,
-    score: &mut Score,
-) -> anyhow::Result<()> {
-    let Some(predictions) = window.len().checked_sub(first).filter(|count| *count > 0) else {
-        return Ok(());
-    };
-    let mut sequence = engine.sequence();
-    sequence.reset();
-    // Nothing is predicted from the last token.
-    sequence.prefill(&window[..window.len() - 1], predictions, |index, logits| {
-        let next = window[index + 1];
-        score.add(logits, next, tokenizer.token_bytes(next).map_or(0, |bytes| bytes.len()));
-    })?;
-    Ok(())
 }
 
 /// A position's most likely next tokens.
@@ -264,22 +187,6 @@ fn shown(id: TokenId, tokenizer: Option<&Tokenizer>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn equal_logits_are_equally_surprising() {
-        let mut score = Score::default();
-        score.add(&[1000.0; 4], TokenId(2), 1);
-        score.add(&[-1000.0; 4], TokenId(0), 1);
-        assert!((score.perplexity() - 4.0).abs() < 1e-9);
-        assert!((score.bits_per_byte() - 2.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_likely_token_is_less_surprising() {
-        let logits = [0.9f32.ln(), 0.1f32.ln()];
-        assert!((surprise(&logits, TokenId(0)) + 0.9f64.ln()).abs() < 1e-6);
-        assert!((surprise(&logits, TokenId(1)) + 0.1f64.ln()).abs() < 1e-6);
-    }
 
     #[test]
     fn the_top_is_sorted() {

@@ -20,7 +20,7 @@ const LOG_VARIABLE: &str = "LITHOS_LOG";
 /// The arguments of `serve`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  lithos serve --model smollm2.gguf
+  lithos serve
   lithos serve --model ./Qwen3-0.6B --port 9000 --context 8192
   LITHOS_KEY=... lithos serve --model smollm2.gguf --host 0.0.0.0 --api-key-env LITHOS_KEY
 
@@ -58,7 +58,7 @@ pub struct ServeArgs {
 
 /// Serves until interrupted.
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
-    let path = model::given(args.model.model.as_deref())?;
+    let model = model::given(args.model.model.as_deref())?;
     let options = ServerOptions {
         api_key: api_key(args)?,
         queue_capacity: args.queue,
@@ -71,7 +71,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if options.api_key.is_none() && !address.ip().is_loopback() {
         return Err(ServeError::KeyNeeded { address }.into());
     }
-    let engine = model::open(path, args.model.options())?.engine;
+    let engine = model::open(model, args.model.options())?.engine;
     engine.text()?.template()?;
     log();
     let runtime =
