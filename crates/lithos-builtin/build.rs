@@ -30,8 +30,7 @@ fn main() {
         }
     } else {
         println!(
-            "cargo::warning={} is not there: the program will have no built-in model",
-            folder.display()
+            "cargo::warning=models/lithos-mini is not there: the program will have no built-in model"
         );
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("files.rs");

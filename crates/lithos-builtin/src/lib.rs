@@ -8,10 +8,12 @@
 pub const NAME: &str = "lithos-mini";
 
 /// Bytes at an address that suits any element type and any load of a vector register.
+#[allow(dead_code, reason = "without the model there is nothing to align")]
 #[repr(C, align(64))]
 struct Aligned<T: ?Sized>(T);
 
 /// The bytes of a file, aligned.
+#[allow(unused_macros, reason = "without the model there is nothing to align")]
 macro_rules! aligned {
     ($path:expr) => {{
         static FILE: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
