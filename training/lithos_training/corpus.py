@@ -1,0 +1,173 @@
+"""From texts and sampled conversations to windows of tokens: what the trainers read.
+
+A window starts with the start of a text wherever texts are short, because a conversation starts from a zero state too. Texts that
+are longer than a window are cut into several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import re
+import sys
+import zlib
+from pathlib import Path
+from typing import Iterable, Iterator
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from .stream import TOKEN, conversations
+from .vocabulary import END_OF_TEXT, TURN_END, TURN_START, smaller_tokenizer, template_renderer
+
+WINDOW = 1024
+# Texts that name the teacher would teach the student a wrong identity.
+FOREIGN = re.compile(r"SmolLM|Hugging ?Face|OpenAI|ChatGPT|HuggingFace", re.IGNORECASE)
+
+
+def packed(sequences: Iterable[list[int]], filler: int, window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
+    """Windows [n, window + 1] of u16 and how many of their tokens count. Best fit: each piece goes to the open window that it
+    fills best; what is left over is `filler`."""
+    size = window + 1
+    pieces = []
+    for sequence in sequences:
+        # Pieces of a long text share one token, so that every token is predicted once.
+        for start in range(0, max(len(sequence) - 1, 1), window):
+            pieces.append(np.asarray(sequence[start : start + size], dtype=np.uint16))
+    pieces.sort(key=len, reverse=True)
+    open_windows: list[list[int]] = [[] for _ in range(size + 1)]
+    contents: list[list[np.ndarray]] = []
+    for piece in pieces:
+        room = next((r for r in range(len(piece), size + 1) if open_windows[r]), None)
+        if room is None:
+            contents.append([piece])
+            open_windows[size - len(piece)].append(len(contents) - 1)
+        else:
+            index = open_windows[room].pop()
+            contents[index].append(piece)
+            open_windows[room - len(piece)].append(index)
+    windows = np.full((len(contents), size), filler, dtype=np.uint16)
+    used = np.zeros(len(contents), dtype=np.int32)
+    order = np.random.default_rng(0)
+    for index, parts in enumerate(contents):
+        order.shuffle(parts)
+        row = np.concatenate(parts)
+        windows[index, : len(row)] = row
+        used[index] = len(row)
+    return windows, used
+
+
+def messages_of(text: str) -> list[dict] | None:
+    """The turns of a conversation as a model wrote it, or nothing if it does not have their form."""
+    messages = []
+    for turn in text.split(TURN_START)[1:]:
+        turn = turn.replace(END_OF_TEXT, "")
+        if "\n" not in turn or not turn.rstrip("\n").endswith(TURN_END):
+            return None
+        role, content = turn.rstrip("\n").removesuffix(TURN_END).split("\n", 1)
+        if role not in ("system", "user", "assistant") or TURN_END in content or not content.strip():
+            return None
+        messages.append({"role": role, "content": content.strip()})
+    # The teacher's standing system message names it; the others belong to the prompt.
+    if messages and messages[0]["role"] == "system" and FOREIGN.search(messages[0]["content"]):
+        messages = messages[1:]
+    roles = [m["role"] for m in messages if m["role"] != "system"]
+    return messages if roles and roles == ["user", "assistant"] * (len(roles) // 2) else None
+
+
+def worth_learning(messages: list[dict]) -> bool:
+    """Whether a sampled conversation is clean: no foreign identity, no loops, no runaway turns."""
+    for message in messages:
+        content = message["content"]
+        if FOREIGN.search(content) or len(content) > 3000:
+            return False
+        if message["role"] == "user" and len(content) > 1200:
+            return False
+        lines = [line for line in content.split("\n") if len(line) > 8]
+        if len(lines) >= 4 and len(set(lines)) < 0.7 * len(lines):
+            return False
+        raw = content.encode()
+        if len(raw) > 300 and len(zlib.compress(raw)) < 0.28 * len(raw):
+            return False
+    return True
+
+
+def sampled_conversations(record: np.ndarray, teacher: Tokenizer) -> Iterator[list[dict]]:
+    """Clean, distinct conversations of a record of the teacher."""
+    streams = [(c & TOKEN).tolist() for c in conversations(record, teacher.token_to_id(TURN_END))]
+    seen = set()
+    for text in teacher.decode_batch(streams, skip_special_tokens=False):
+        messages = messages_of(text)
+        if messages is None or not worth_learning(messages):
+            continue
+        key = hash("\n".join(m["content"] for m in messages))
+        if key not in seen:
+            seen.add(key)
+            yield messages
+
+
+def encoded(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
+    """Token ids of each text and the end-of-text token."""
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    return [encoding.ids + [end] for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def document_texts(path: Path) -> list[str]:
+    """Texts of a JSON Lines file compressed with xz."""
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line)["text"] for line in lines]
+
+
+def synthetic_texts(folder: Path, seed: int, count: int) -> list[str]:
+    """Programmatically made conversations, rendered."""
+    sys.path.insert(0, str(folder))
+    import synthetic
+
+    render = template_renderer()
+    return [render(c["messages"], c.get("tools")) for c in synthetic.conversations(seed, count)]
+
+
+def save(path: Path, texts: list[str], tokenizer: Tokenizer) -> None:
+    """Encodes, packs and writes one source."""
+    windows, used = packed(encoded(texts, tokenizer), tokenizer.token_to_id(END_OF_TEXT))
+    np.savez(path, windows=windows, used=used)
+    filled = used.sum() / windows.size
+    print(f"{path.name}: {len(texts)} texts, {sum(map(len, texts)) / 1e6:.1f} M characters, {used.sum() / 1e6:.2f} M tokens, "
+          f"{len(windows)} windows, {filled:.1%} filled", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    """Builds one source's windows."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("source", choices=["documents", "synthetic", "conversations"])
+    parser.add_argument("--teacher", type=Path, required=True, help="GGUF file of SmolLM2-135M-Instruct")
+    parser.add_argument("--documents", type=Path, help="documents.train.jsonl.xz")
+    parser.add_argument("--record", type=Path, nargs="*", help="records that sampling wrote")
+    parser.add_argument("--synthetic", type=int, default=60_000, help="how many conversations to make")
+    parser.add_argument("--vocabulary", type=int, default=8192)
+    parser.add_argument("--heldout", type=float, default=0.01, help="share of the conversations kept for measuring")
+    parser.add_argument("--work", type=Path, required=True)
+    arguments = parser.parse_args()
+    from .teacher import teacher_tokenizer
+
+    teacher, merges = teacher_tokenizer(arguments.teacher)
+    tokenizer = smaller_tokenizer(merges, arguments.vocabulary)
+    out = arguments.work / f"{arguments.source}.npz"
+    if arguments.source == "documents":
+        save(out, document_texts(arguments.documents), tokenizer)
+    elif arguments.source == "synthetic":
+        save(out, synthetic_texts(Path(__file__).parent.parent / "data", 1, arguments.synthetic), tokenizer)
+    else:
+        record = [np.load(path) for path in arguments.record]
+        chats = [chat for part in record for chat in sampled_conversations(part, teacher)]
+        kept = round(len(chats) * arguments.heldout)
+        with open(arguments.work / "conversations.heldout.jsonl", "w") as lines:
+            for chat in chats[:kept]:
+                lines.write(json.dumps({"messages": chat}, ensure_ascii=False) + "\n")
+        render = template_renderer()
+        save(out, [render(chat) for chat in chats[kept:]], tokenizer)
+
+
+if __name__ == "__main__":
+    main()
