@@ -12,7 +12,7 @@ use crate::formats;
 use crate::gguf;
 use crate::mapped::MappedFile;
 use crate::safetensors::read_header;
-use crate::{DType, FormatError, GgufMetadata, Matrix, Tensor};
+use crate::{DType, FormatError, GeneratedBytes, GgufMetadata, Matrix, Tensor, TensorBytes};
 
 const CONFIG: &str = "config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
@@ -28,18 +28,43 @@ pub enum Container {
     Gguf,
 }
 
-/// A tensor's place in the files.
+/// A tensor, and where its bytes are.
 #[derive(Debug)]
 pub(crate) struct StoredTensor {
     pub(crate) name: String,
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
-    pub(crate) file: usize,
-    /// Lies within the file: readers check it.
-    pub(crate) range: Range<usize>,
+    pub(crate) place: Place,
 }
 
-/// A model's weights, memory-mapped, with its configuration.
+/// Where a tensor's bytes are.
+#[derive(Debug)]
+pub(crate) enum Place {
+    File {
+        index: usize,
+        /// Lies within the file: readers check it.
+        range: Range<usize>,
+    },
+    Generated {
+        source: Box<dyn GeneratedBytes>,
+        len: usize,
+    },
+}
+
+/// A tensor whose bytes are computed where they are needed, see [`Checkpoint::generated`].
+#[derive(Debug)]
+pub struct GeneratedTensor {
+    /// The full name.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Row-major shape.
+    pub shape: Vec<usize>,
+    /// What computes its bytes.
+    pub source: Box<dyn GeneratedBytes>,
+}
+
+/// A model's weights, memory-mapped or generated, with its configuration.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -111,6 +136,32 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// A model whose tensors are computed where they are needed: no weight is stored anywhere. The folder holds
+    /// `config.json` and what else belongs to a model besides its weights.
+    ///
+    /// # Errors
+    /// If there is no `config.json`, a name comes twice, or a type is no plain one that is read.
+    pub fn generated(folder: Folder, tensors: Vec<GeneratedTensor>) -> Result<Self, FormatError> {
+        let mut checkpoint = Self::open_safetensors(folder, &[])?;
+        let mut placed = Vec::with_capacity(tensors.len());
+        for GeneratedTensor { name, dtype, shape, source } in tensors {
+            let Some(len) = dtype.bytes(&shape) else {
+                return Err(FormatError::malformed(
+                    &checkpoint.path,
+                    format!("tensor {name:?} cannot be {dtype} {shape:?}"),
+                ));
+            };
+            placed.push(StoredTensor {
+                name,
+                dtype,
+                shape,
+                place: Place::Generated { source, len },
+            });
+        }
+        checkpoint.add_tensors(placed)?;
+        Ok(checkpoint)
+    }
+
     /// What was opened: the directory, or the GGUF file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -144,7 +195,7 @@ impl Checkpoint {
     /// The file that holds a tensor; the whole checkpoint for a tensor that it does not have.
     pub fn file_of(&self, tensor: &str) -> &Path {
         match self.by_name.get(tensor) {
-            Some(index) => self.files[self.tensors[*index].file].path(),
+            Some(index) => self.path_of(&self.tensors[*index]),
             None => &self.path,
         }
     }
@@ -156,11 +207,18 @@ impl Checkpoint {
             name: &stored.name,
             dtype: stored.dtype.clone(),
             shape: &stored.shape,
-            bytes: &self.files[stored.file].bytes()[stored.range.clone()],
+            bytes: match &stored.place {
+                Place::File { index, range } => {
+                    TensorBytes::Stored(&self.files[*index].bytes()[range.clone()])
+                }
+                Place::Generated { source, len } => {
+                    TensorBytes::Generated { source: &**source, len: *len }
+                }
+            },
         })
     }
 
-    /// The names of all tensors, in the order of their bytes.
+    /// The names of all tensors, in the order of their bytes in the files.
     pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
         self.tensors.iter().map(|tensor| tensor.name.as_str())
     }
@@ -192,15 +250,16 @@ impl Checkpoint {
     /// file and what was made from it. The tensor can still be read; its pages then come back from the file. For a large
     /// tensor this can be called again and again while it is read. Does nothing where the system is not a Unix.
     pub fn release_pages(&self, tensor: &str) {
-        if let Some(index) = self.by_name.get(tensor) {
-            let stored = &self.tensors[*index];
-            self.files[stored.file].release(stored.range.clone());
+        if let Some(stored) = self.by_name.get(tensor).map(|index| &self.tensors[*index])
+            && let Place::File { index, range } = &stored.place
+        {
+            self.files[*index].release(range.clone());
         }
     }
 
     /// Bytes of all tensors.
     pub fn weight_bytes(&self) -> u64 {
-        self.tensors.iter().map(|tensor| tensor.range.len() as u64).sum()
+        self.tensors.iter().map(|tensor| tensor.place.bytes() as u64).sum()
     }
 
     fn empty(path: &Path, container: Container) -> Self {
@@ -283,9 +342,9 @@ impl Checkpoint {
         for tensor in tensors {
             let index = self.tensors.len();
             if let Some(earlier) = self.by_name.insert(tensor.name.clone(), index) {
-                let other = self.files[self.tensors[earlier].file].path();
+                let other = self.path_of(&self.tensors[earlier]);
                 return Err(FormatError::malformed(
-                    self.files[tensor.file].path(),
+                    self.path_of(&tensor),
                     format!(
                         "tensor {:?} is also in {}: one of the shards is wrong",
                         tensor.name,
@@ -296,6 +355,23 @@ impl Checkpoint {
             self.tensors.push(tensor);
         }
         Ok(())
+    }
+
+    /// The file that holds a tensor, or the whole checkpoint if none does.
+    fn path_of(&self, tensor: &StoredTensor) -> &Path {
+        match &tensor.place {
+            Place::File { index, .. } => self.files[*index].path(),
+            Place::Generated { .. } => &self.path,
+        }
+    }
+}
+
+impl Place {
+    fn bytes(&self) -> usize {
+        match self {
+            Place::File { range, .. } => range.len(),
+            Place::Generated { len, .. } => *len,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! Where the files of a model are: in a directory on disk, or in the program itself.
+//! Where the files of a model are: in a directory on disk, in the program itself, or in memory.
 
 use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::FormatError;
 use crate::mapped::MappedFile;
@@ -21,11 +22,18 @@ pub struct Folder {
 #[derive(Clone, Debug)]
 enum Place {
     Disk,
-    Program {
-        files: &'static [EmbeddedFile],
+    Held {
+        files: Files,
         /// What the names of this folder's files begin with: empty, or ending in `/`.
         prefix: String,
     },
+}
+
+/// Files that are not on disk.
+#[derive(Clone, Debug)]
+enum Files {
+    Program(&'static [EmbeddedFile]),
+    Memory(Arc<[(String, Vec<u8>)]>),
 }
 
 impl Folder {
@@ -36,18 +44,28 @@ impl Folder {
 
     /// Files that are part of the program. Messages and [`Folder::path`] call the folder `name`.
     pub fn embedded(name: &str, files: &'static [EmbeddedFile]) -> Self {
-        let place = Place::Program { files, prefix: String::new() };
+        Self::held(name, Files::Program(files))
+    }
+
+    /// Files that are held in memory: the path of each within the folder, and its bytes. Messages and [`Folder::path`]
+    /// call the folder `name`.
+    pub fn in_memory(name: &str, files: Vec<(String, Vec<u8>)>) -> Self {
+        Self::held(name, Files::Memory(files.into()))
+    }
+
+    fn held(name: &str, files: Files) -> Self {
+        let place = Place::Held { files, prefix: String::new() };
         Self { path: PathBuf::from(name), place }
     }
 
-    /// The directory; of embedded files a name that stands for it.
+    /// The directory; of files that are not on disk a name that stands for it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether the files are part of the program.
     pub fn is_embedded(&self) -> bool {
-        matches!(self.place, Place::Program { .. })
+        matches!(self.place, Place::Held { files: Files::Program(_), .. })
     }
 
     /// A folder within this one, such as the one in which a drafter is; it need not exist.
@@ -55,8 +73,8 @@ impl Folder {
     pub fn subfolder(&self, name: &str) -> Self {
         let place = match &self.place {
             Place::Disk => Place::Disk,
-            Place::Program { files, prefix } => {
-                Place::Program { files, prefix: format!("{prefix}{name}/") }
+            Place::Held { files, prefix } => {
+                Place::Held { files: files.clone(), prefix: format!("{prefix}{name}/") }
             }
         };
         Self { path: self.path.join(name), place }
@@ -66,7 +84,7 @@ impl Folder {
     pub fn contains(&self, name: &str) -> bool {
         match &self.place {
             Place::Disk => self.path.join(name).exists(),
-            Place::Program { .. } => self.embedded_bytes(name).is_some(),
+            Place::Held { files, prefix } => files.position(prefix, name).is_some(),
         }
     }
 
@@ -84,19 +102,22 @@ impl Folder {
                 let bytes = fs::read(&path).map_err(|source| FormatError::io(&path, source))?;
                 Ok(Some(Cow::Owned(bytes)))
             }
-            Place::Program { .. } => Ok(self.embedded_bytes(name).map(Cow::Borrowed)),
+            Place::Held { files, prefix } => Ok(files.bytes(prefix, name)),
         }
     }
 
     /// Opens a file to be used where it lies.
     pub(crate) fn map(&self, name: &str) -> Result<MappedFile, FormatError> {
         let path = self.path.join(name);
-        match self.embedded_bytes(name) {
-            Some(bytes) => Ok(MappedFile::embedded(path, bytes)),
-            None if self.is_embedded() => {
+        let Place::Held { files, prefix } = &self.place else { return MappedFile::open(&path) };
+        match (files.bytes(prefix, name), files) {
+            (Some(bytes), _) => Ok(MappedFile::held(path, bytes)),
+            (None, Files::Program(_)) => {
                 Err(FormatError::no_model(&path, "this file is not in the program"))
             }
-            None => MappedFile::open(&path),
+            (None, Files::Memory(_)) => {
+                Err(FormatError::no_model(&path, "there is no such file in memory"))
+            }
         }
     }
 
@@ -116,8 +137,9 @@ impl Folder {
                     }
                 }
             }
-            Place::Program { files, prefix } => {
-                let own = files.iter().filter_map(|(name, _)| name.strip_prefix(prefix.as_str()));
+            Place::Held { files, prefix } => {
+                let own = files.names().into_iter();
+                let own = own.filter_map(|name| name.strip_prefix(prefix.as_str()));
                 let direct = own.filter(|name| !name.contains('/'));
                 names.extend(
                     direct.filter(|name| has_extension(Path::new(name))).map(str::to_owned),
@@ -127,13 +149,27 @@ impl Folder {
         names.sort();
         Ok(names)
     }
+}
 
-    fn embedded_bytes(&self, name: &str) -> Option<&'static [u8]> {
-        let Place::Program { files, prefix } = &self.place else { return None };
-        files
-            .iter()
-            .find(|(stored, _)| stored.strip_prefix(prefix.as_str()) == Some(name))
-            .map(|(_, bytes)| *bytes)
+impl Files {
+    /// The full names of all files.
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Files::Program(files) => files.iter().map(|(name, _)| *name).collect(),
+            Files::Memory(files) => files.iter().map(|(name, _)| name.as_str()).collect(),
+        }
+    }
+
+    fn position(&self, prefix: &str, name: &str) -> Option<usize> {
+        self.names().into_iter().position(|stored| stored.strip_prefix(prefix) == Some(name))
+    }
+
+    fn bytes(&self, prefix: &str, name: &str) -> Option<Cow<'static, [u8]>> {
+        let position = self.position(prefix, name)?;
+        Some(match self {
+            Files::Program(files) => Cow::Borrowed(files[position].1),
+            Files::Memory(files) => Cow::Owned(files[position].1.clone()),
+        })
     }
 }
 
@@ -156,6 +192,19 @@ mod tests {
         assert_eq!(folder.names_with_extension("json").unwrap(), ["config.json"]);
         let message = folder.map("absent.json").unwrap_err().to_string();
         assert!(message.contains("absent.json") && message.contains("program"), "{message}");
+    }
+
+    #[test]
+    fn files_in_memory_are_found_by_name() {
+        let files = FILES.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.to_vec()));
+        let folder = Folder::in_memory("made", files.collect());
+        assert!(!folder.is_embedded() && folder.contains("config.json"));
+        assert_eq!(folder.read("config.json").unwrap().as_deref(), Some(&b"{}"[..]));
+        assert_eq!(folder.names_with_extension("gguf").unwrap(), ["a.gguf", "b.gguf"]);
+        assert_eq!(folder.map("a.gguf").unwrap().bytes(), b"a");
+        assert_eq!(folder.subfolder("draft").read("config.json").unwrap().unwrap(), &b"[]"[..]);
+        let message = folder.map("absent.json").unwrap_err().to_string();
+        assert!(message.contains("absent.json") && message.contains("memory"), "{message}");
     }
 
     #[test]

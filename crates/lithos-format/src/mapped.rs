@@ -1,5 +1,6 @@
-//! A file's bytes where they lie: mapped read-only into memory, or part of the program.
+//! A file's bytes where they lie: mapped read-only into memory, part of the program, or held in memory.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ pub(crate) struct MappedFile {
 #[derive(Debug)]
 enum Bytes {
     Map(Mmap),
-    Program(&'static [u8]),
+    Held(Cow<'static, [u8]>),
 }
 
 impl MappedFile {
@@ -37,9 +38,9 @@ impl MappedFile {
         Ok(Self { path: path.to_owned(), bytes: Bytes::Map(map) })
     }
 
-    /// Bytes that are part of the program; `path` is for messages.
-    pub(crate) fn embedded(path: PathBuf, bytes: &'static [u8]) -> Self {
-        Self { path, bytes: Bytes::Program(bytes) }
+    /// Bytes that are part of the program or held in memory; `path` is for messages.
+    pub(crate) fn held(path: PathBuf, bytes: Cow<'static, [u8]>) -> Self {
+        Self { path, bytes: Bytes::Held(bytes) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -49,7 +50,7 @@ impl MappedFile {
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Map(map) => map,
-            Bytes::Program(bytes) => bytes,
+            Bytes::Held(bytes) => bytes,
         }
     }
 

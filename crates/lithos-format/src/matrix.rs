@@ -1,7 +1,9 @@
 //! One weight matrix, whatever way it is stored: codes, scales, biases.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use crate::TensorBytes;
 use crate::formats::WeightFormat;
 use crate::numbers::{E2M1, bf16_to_f32, e4m3_to_f32, f16_to_f32};
 
@@ -126,17 +128,17 @@ pub struct Encoding {
     pub blocks: Option<Blocks>,
 }
 
-/// The bytes of a matrix in the file. Formats that interleave scales with codes leave `scales` and `biases` empty.
+/// The bytes of a matrix. Formats that interleave scales with codes leave `scales` and `biases` empty.
 #[derive(Clone, Copy)]
 pub(crate) struct Storage<'a> {
-    pub(crate) codes: &'a [u8],
-    pub(crate) scales: &'a [u8],
-    pub(crate) biases: &'a [u8],
+    pub(crate) codes: TensorBytes<'a>,
+    pub(crate) scales: TensorBytes<'a>,
+    pub(crate) biases: TensorBytes<'a>,
 }
 
 impl<'a> Storage<'a> {
-    pub(crate) fn codes_only(codes: &'a [u8]) -> Self {
-        Self { codes, scales: &[], biases: &[] }
+    pub(crate) fn codes_only(codes: TensorBytes<'a>) -> Self {
+        Self { codes, scales: TensorBytes::EMPTY, biases: TensorBytes::EMPTY }
     }
 }
 
@@ -183,7 +185,7 @@ impl<'a> Matrix<'a> {
         self.tensor_scale
     }
 
-    /// Bytes of codes, scales and biases in the file.
+    /// Bytes of codes, scales and biases as they are stored.
     pub fn bytes(&self) -> u64 {
         let Storage { codes, scales, biases } = self.storage;
         (codes.len() + scales.len() + biases.len()) as u64
@@ -275,9 +277,14 @@ impl<'a> Matrix<'a> {
     }
 
     /// The part of a plane (codes, scales or biases) that belongs to a row.
-    pub(crate) fn row_of<'b>(&self, plane: &'b [u8], row: usize) -> &'b [u8] {
+    pub(crate) fn row_of(&self, plane: TensorBytes<'a>, row: usize) -> Cow<'a, [u8]> {
         let stride = plane.len() / self.rows;
-        &plane[row * stride..(row + 1) * stride]
+        plane.range(row * stride..(row + 1) * stride)
+    }
+
+    /// A row of codes that are stored as they are unpacked.
+    pub(crate) fn copy_codes(&self, row: usize, out: &mut [u8]) {
+        self.storage.codes.copy_to(row * out.len(), out);
     }
 }
 

@@ -10,7 +10,7 @@ use safetensors::tensor::{Dtype, SafeTensorError, View};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::checkpoint::StoredTensor;
+use crate::checkpoint::{Place, StoredTensor};
 use crate::mapped::MappedFile;
 use crate::{DType, FormatError, TensorEntry};
 
@@ -37,8 +37,7 @@ pub(crate) fn read_header(
         tensors.push(StoredTensor {
             dtype: from_safetensors(info.dtype),
             shape: info.shape.clone(),
-            file: file_index,
-            range: data_start + start..data_start + end,
+            place: Place::File { index: file_index, range: data_start + start..data_start + end },
             name,
         });
     }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::FormatError;
 use crate::numbers::{bf16_to_f32, e4m3_to_f32, f16_to_f32};
+use crate::{FormatError, TensorBytes};
 
 /// The type of a tensor's elements, or of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -104,7 +104,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// A tensor as it lies in the mapped file.
+/// A tensor of a checkpoint.
 #[derive(Debug, Clone)]
 pub struct Tensor<'a> {
     /// The full name.
@@ -113,8 +113,8 @@ pub struct Tensor<'a> {
     pub dtype: DType,
     /// Row-major shape: the last dimension is contiguous. A scalar has none. GGUF's reversed order is turned around.
     pub shape: &'a [usize],
-    /// The raw little-endian bytes, not aligned to anything.
-    pub bytes: &'a [u8],
+    /// The raw little-endian bytes.
+    pub bytes: TensorBytes<'a>,
 }
 
 impl Tensor<'_> {
@@ -130,7 +130,7 @@ impl Tensor<'_> {
     /// # Errors
     /// [`FormatError::NotPlain`] for block types: those are matrices, see [`Checkpoint::matrix`](crate::Checkpoint::matrix).
     pub fn to_f32(&self) -> Result<Vec<f32>, FormatError> {
-        let bytes = self.bytes;
+        let bytes = &*self.bytes.all();
         Ok(match self.dtype {
             DType::F32 => read(bytes, f32::from_le_bytes),
             DType::F16 => read(bytes, |b| f16_to_f32(u16::from_le_bytes(b))),

@@ -98,7 +98,7 @@ fn gguf_alignment_is_honoured() {
             writer.tensor(tensor.entry());
         }
         let (_directory, checkpoint) = open_gguf(&writer);
-        assert_eq!(checkpoint.tensor("odd").unwrap().bytes, [1, 2, 3]);
+        assert_eq!(*checkpoint.tensor("odd").unwrap().bytes.all(), [1, 2, 3]);
         assert_eq!(checkpoint.tensor("norm").unwrap().to_f32().unwrap(), [0.5, -0.5]);
     }
 }

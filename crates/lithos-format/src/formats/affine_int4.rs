@@ -37,7 +37,7 @@ impl WeightFormat for AffineInt4 {
 
     /// A little-endian word's bytes hold its nibbles in column order.
     fn unpack_codes(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u8]) {
-        unpack_nibbles(matrix.row_of(matrix.storage.codes, row), out);
+        unpack_nibbles(&matrix.row_of(matrix.storage.codes, row), out);
     }
 
     fn encode(

@@ -21,7 +21,7 @@ impl WeightFormat for F16 {
     }
 
     fn unpack_codes(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u8]) {
-        out.copy_from_slice(matrix.row_of(matrix.storage.codes, row));
+        matrix.copy_codes(row, out);
     }
 
     fn encode(

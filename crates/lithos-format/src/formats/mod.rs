@@ -52,14 +52,14 @@ pub(crate) trait WeightFormat: Sync {
     /// A row's block scales. `out` has the right length.
     fn unpack_scales(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u32]) {
         if let Some(blocks) = matrix.encoding.blocks {
-            read_bits(blocks.scale, matrix.row_of(matrix.storage.scales, row), out);
+            read_bits(blocks.scale, &matrix.row_of(matrix.storage.scales, row), out);
         }
     }
 
     /// A row's block biases. `out` has the right length.
     fn unpack_biases(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u32]) {
         if let Some(bias) = matrix.encoding.blocks.and_then(|blocks| blocks.bias) {
-            read_bits(bias, matrix.row_of(matrix.storage.biases, row), out);
+            read_bits(bias, &matrix.row_of(matrix.storage.biases, row), out);
         }
     }
 

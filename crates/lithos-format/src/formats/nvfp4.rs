@@ -8,7 +8,7 @@ use super::{
 };
 use crate::matrix::{Blocks, Codes, Encoding, ScaleType, Storage};
 use crate::numbers::{E2M1_MAX, E4M3_MAX, e4m3_to_f32, f32_to_e2m1, f32_to_e4m3};
-use crate::{DType, FormatError, Matrix, OwnedTensor, Tensor};
+use crate::{DType, FormatError, Matrix, OwnedTensor, Tensor, TensorBytes};
 
 const SCALE: &str = "weight_scale";
 const TENSOR_SCALE: &str = "weight_scale_2";
@@ -38,7 +38,7 @@ impl WeightFormat for Nvfp4 {
     }
 
     fn unpack_codes(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u8]) {
-        unpack_nibbles(matrix.row_of(matrix.storage.codes, row), out);
+        unpack_nibbles(&matrix.row_of(matrix.storage.codes, row), out);
     }
 
     fn encode(
@@ -103,6 +103,10 @@ fn layout<'a>(
             blocks: Some(Blocks { cols: BLOCK, scale: ScaleType::E4m3, bias: None }),
         },
         tensor_scale: candidate.scalar(tensor_scale)?,
-        storage: Storage { codes: candidate.weight.bytes, scales: scale.bytes, biases: &[] },
+        storage: Storage {
+            codes: candidate.weight.bytes,
+            scales: scale.bytes,
+            biases: TensorBytes::EMPTY,
+        },
     })
 }

@@ -31,21 +31,24 @@ impl WeightFormat for Q4_1 {
     }
 
     fn unpack_codes(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u8]) {
-        let blocks = matrix.row_of(matrix.storage.codes, row).chunks_exact(BYTES);
+        let row = matrix.row_of(matrix.storage.codes, row);
+        let blocks = row.chunks_exact(BYTES);
         for (out, block) in out.chunks_exact_mut(COLS).zip(blocks) {
             unpack_halves(&block[4..], out);
         }
     }
 
     fn unpack_scales(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u32]) {
-        let blocks = matrix.row_of(matrix.storage.codes, row).chunks_exact(BYTES);
+        let row = matrix.row_of(matrix.storage.codes, row);
+        let blocks = row.chunks_exact(BYTES);
         for (out, block) in out.iter_mut().zip(blocks) {
             *out = u16::from_le_bytes([block[0], block[1]]).into();
         }
     }
 
     fn unpack_biases(&self, matrix: &Matrix<'_>, row: usize, out: &mut [u32]) {
-        let blocks = matrix.row_of(matrix.storage.codes, row).chunks_exact(BYTES);
+        let row = matrix.row_of(matrix.storage.codes, row);
+        let blocks = row.chunks_exact(BYTES);
         for (out, block) in out.iter_mut().zip(blocks) {
             *out = u16::from_le_bytes([block[2], block[3]]).into();
         }

@@ -9,7 +9,7 @@ use super::{
     ALIGNMENT_KEY, DEFAULT_ALIGNMENT, GgufMetadata, MAGIC, MAX_DIMENSIONS, MetadataArray,
     MetadataValue, value_type,
 };
-use crate::checkpoint::StoredTensor;
+use crate::checkpoint::{Place, StoredTensor};
 use crate::mapped::MappedFile;
 use crate::{DType, FormatError};
 
@@ -308,11 +308,13 @@ fn place(
             );
         }
         tensors.push(StoredTensor {
-            range: byte_range(data_start + tensor.offset, bytes),
             name: tensor.name,
             dtype: tensor.dtype,
             shape: tensor.shape,
-            file: file_index,
+            place: Place::File {
+                index: file_index,
+                range: byte_range(data_start + tensor.offset, bytes),
+            },
         });
     }
     Ok(tensors)
