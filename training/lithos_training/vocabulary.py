@@ -92,7 +92,7 @@ def save(tokenizer: Tokenizer, directory: Path, context: int) -> None:
         "temperature": 0.7,
         "top_p": 0.9,
         "top_k": 40,
-        "repetition_penalty": 1.05,
+        "repetition_penalty": 1.15,
         "eos_token_id": [tokenizer.token_to_id(TURN_END), tokenizer.token_to_id(END_OF_TEXT)],
         "pad_token_id": tokenizer.token_to_id(END_OF_TEXT),
     }
