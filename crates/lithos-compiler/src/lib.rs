@@ -6,6 +6,7 @@
 //! brings task bodies only.
 
 mod aligned;
+pub mod device;
 pub mod layout;
 mod lower;
 mod memory;

@@ -54,6 +54,17 @@ impl StepState {
         }
     }
 
+    /// The C definition of this and [`SlotRows`], for kernels.
+    pub fn c_text() -> String {
+        format!(
+            "// The rows of one slot within a pass.\n\
+             struct SlotRows {{\n    uint slot;\n    uint first_row;\n    uint rows;\n    uint position;\n    uint state_position;\n}};\n\n\
+             // What varies from pass to pass.\n\
+             struct StepState {{\n    uint rows;\n    uint logit_first_row;\n    uint logit_rows;\n    uint slots_used;\n    \
+             SlotRows slots[{MAX_SLOTS}];\n}};\n"
+        )
+    }
+
     /// The slots of the pass.
     pub fn active(&self) -> &[SlotRows] {
         &self.slots[..self.slots_used as usize]

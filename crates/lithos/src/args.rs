@@ -12,6 +12,7 @@ use crate::commands::bench::BenchArgs;
 use crate::commands::chat::ChatArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::eval::EvalArgs;
+use crate::commands::explain::ExplainArgs;
 use crate::commands::generate::GenerateArgs;
 use crate::commands::models::ModelsArgs;
 use crate::commands::score::ScoreArgs;
@@ -57,6 +58,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Measure how fast a model runs on this machine
     Bench(BenchArgs),
+    /// Show what a model is compiled to: regions, phases, or the text of its kernels
+    Explain(ExplainArgs),
     /// List models: the built-in one, and some to download
     Models(ModelsArgs),
     /// Write completions for a shell

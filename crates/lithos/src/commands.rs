@@ -4,6 +4,7 @@ pub mod bench;
 pub mod chat;
 pub mod completions;
 pub mod eval;
+pub mod explain;
 pub mod generate;
 pub mod models;
 pub mod score;

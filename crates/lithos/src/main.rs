@@ -48,6 +48,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Eval(args) => commands::eval::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Models(args) => commands::models::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     }

@@ -1,0 +1,130 @@
+//! The text of kernels: calls of task bodies, joins between phases, loops over equal layers.
+
+use std::fmt::Write as _;
+
+use super::records::Call;
+
+/// The calls of one phase.
+pub(crate) type PhaseCalls = Vec<Call>;
+
+/// Longest run of phases that a loop repeats.
+const LONGEST_PERIOD: usize = 48;
+
+/// The body of a kernel that runs `phases`, and its records, one after the other.
+///
+/// Records are addressed relative to the kernel's own, so that kernels of equal structure have equal text. `scopes` says for each
+/// phase what part of the model it belongs to.
+pub(crate) fn body(phases: &[PhaseCalls], scopes: &[String]) -> (String, Vec<u32>) {
+    let mut text = String::new();
+    let mut words = Vec::new();
+    let shapes: Vec<Vec<(&str, &str, usize)>> = phases.iter().map(|calls| shape(calls)).collect();
+    let mut at = 0;
+    while at < phases.len() {
+        let (period, repeats) = best_run(&shapes, at);
+        if repeats > 1 {
+            let stride: usize = words_of(&phases[at..at + period]);
+            let _ = writeln!(text, "    for (uint repeat = 0; repeat < {repeats}; ++repeat) {{");
+            let mut offset = words.len();
+            for phase in at..at + period {
+                comment(&mut text, "        ", scopes, phase);
+                let last = phase + 1 == phases.len();
+                offset = calls(&mut text, "        ", &phases[phase], offset, Some(stride), last);
+            }
+            // The last repetition may end the kernel: a join there is only idle.
+            let _ = writeln!(text, "    }}");
+            for phase in &phases[at..at + period * repeats] {
+                words.extend(phase.iter().flat_map(|call| call.words.iter().copied()));
+            }
+            at += period * repeats;
+        } else {
+            comment(&mut text, "    ", scopes, at);
+            let last = at + 1 == phases.len();
+            calls(&mut text, "    ", &phases[at], words.len(), None, last);
+            words.extend(phases[at].iter().flat_map(|call| call.words.iter().copied()));
+            at += 1;
+        }
+    }
+    (text, words)
+}
+
+fn comment(text: &mut String, indent: &str, scopes: &[String], phase: usize) {
+    if phase == 0 || scopes[phase] != scopes[phase - 1] {
+        let _ = writeln!(text, "{indent}// {}", scopes[phase]);
+    }
+}
+
+/// Writes a phase's calls and, unless it is the last, its join; returns the offset after its records.
+fn calls(
+    text: &mut String,
+    indent: &str,
+    phase: &[Call],
+    mut offset: usize,
+    stride: Option<usize>,
+    last: bool,
+) -> usize {
+    for call in phase {
+        let place = match stride {
+            Some(stride) => format!("repeat * {stride} + {offset}"),
+            None => offset.to_string(),
+        };
+        let _ = writeln!(
+            text,
+            "{indent}{}(memory, worker, RECORD({}, {place}));",
+            call.function, call.record_type
+        );
+        offset += call.words.len();
+    }
+    if !last {
+        let _ = writeln!(text, "{indent}join(memory, worker);");
+    }
+    offset
+}
+
+fn words_of(phases: &[PhaseCalls]) -> usize {
+    phases.iter().flatten().map(|call| call.words.len()).sum()
+}
+
+/// What makes two phases run by the same text.
+fn shape(calls: &[Call]) -> Vec<(&str, &str, usize)> {
+    calls.iter().map(|call| (call.function.as_str(), call.record_type, call.words.len())).collect()
+}
+
+/// The run of equal stretches from `at` on that covers most phases: (phases of a stretch, stretches).
+fn best_run<T: PartialEq>(shapes: &[T], at: usize) -> (usize, usize) {
+    let mut best = (1, 1);
+    for period in 1..=LONGEST_PERIOD.min((shapes.len() - at) / 2) {
+        let first = &shapes[at..at + period];
+        let repeats = 1 + shapes[at + period..]
+            .chunks_exact(period)
+            .take_while(|stretch| *stretch == first)
+            .count();
+        if repeats > 1 && period * repeats > best.0 * best.1 {
+            best = (period, repeats);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(function: &str, word: u32) -> PhaseCalls {
+        vec![Call { function: function.into(), record_type: "R", words: vec![word, word] }]
+    }
+
+    #[test]
+    fn equal_layers_become_a_loop_and_keep_their_records_in_order() {
+        let phases: Vec<PhaseCalls> = ["first", "a", "b", "a", "b", "a", "b", "last"]
+            .iter()
+            .zip(0..)
+            .map(|(name, word)| call(name, word))
+            .collect();
+        let (text, words) = body(&phases, &vec!["part".into(); 8]);
+        assert_eq!(words, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
+        assert!(text.contains("repeat < 3"), "{text}");
+        assert!(text.contains("b(memory, worker, RECORD(R, repeat * 4 + 4));"), "{text}");
+        assert!(text.contains("last(memory, worker, RECORD(R, 14));\n"), "{text}");
+        assert_eq!(text.matches("join").count(), 3, "one after `first`, two in the loop: {text}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Where weights, small arrays and states lie in their buffers.
+
+use std::collections::HashMap;
+
+use lithos_graph::{Graph, OpKind, Rotary, StateKind, ValueId, WeightForm};
+use lithos_kernels::{PAGE_TOKENS, RING_ROWS};
+
+use super::lanes::LaneLayout;
+use super::program::{DeviceError, DeviceOptions};
+use crate::schedule::Schedule;
+
+/// Offsets count this many bytes.
+const GRAIN: usize = 16;
+
+/// Element type of kept keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyValues {
+    /// Single precision.
+    F32,
+    /// bfloat16.
+    Bf16,
+}
+
+impl KeyValues {
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            KeyValues::F32 => 4,
+            KeyValues::Bf16 => 2,
+        }
+    }
+}
+
+/// Places of matrices and small arrays, in the order in which a pass first reads them.
+#[derive(Clone, Debug, Default)]
+pub struct WeightPlaces {
+    /// Matrices: byte offset and layout.
+    pub matrices: HashMap<ValueId, (usize, LaneLayout)>,
+    /// Small arrays of f32: byte offset and elements.
+    pub arrays: HashMap<ValueId, (usize, usize)>,
+    /// Frequencies of rotations: byte offset and the rotation.
+    pub rotaries: Vec<(usize, Rotary)>,
+    /// Bytes in all.
+    pub bytes: usize,
+}
+
+/// Places of states.
+#[derive(Clone, Debug, Default)]
+pub struct StatePlaces {
+    /// Keys and values of a layer: byte offsets of both planes.
+    pub key_values: HashMap<ValueId, (usize, usize)>,
+    /// Convolution histories: byte offset.
+    pub histories: HashMap<ValueId, usize>,
+    /// Delta-rule states and logs: byte offset and floats of a slot.
+    pub deltas: HashMap<ValueId, (usize, usize)>,
+    /// Bytes in all.
+    pub bytes: usize,
+}
+
+/// Places of everything.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Weights.
+    pub weights: WeightPlaces,
+    /// States.
+    pub states: StatePlaces,
+    /// Entries of a slot in the page table.
+    pub pages_per_slot: usize,
+    /// Pages.
+    pub pages: usize,
+}
+
+impl Places {
+    pub(crate) fn new(
+        graph: &Graph,
+        schedule: &Schedule,
+        options: &DeviceOptions,
+    ) -> Result<Self, DeviceError> {
+        let pages = options.capacity.div_ceil(PAGE_TOKENS) + options.slots - 1;
+        Ok(Places {
+            weights: WeightPlaces::new(graph, schedule)?,
+            states: StatePlaces::new(graph, options, pages),
+            pages_per_slot: pages,
+            pages,
+        })
+    }
+}
+
+impl WeightPlaces {
+    fn new(graph: &Graph, schedule: &Schedule) -> Result<Self, DeviceError> {
+        let mut places = WeightPlaces::default();
+        for id in schedule.groups.iter().flat_map(|group| group.kind.matrices()) {
+            if places.matrices.contains_key(&id) {
+                continue;
+            }
+            let value = graph.value(id);
+            let Some(source) = value.weight() else { continue };
+            let WeightForm::Matrix(encoding) = source.form else { continue };
+            let [rows, cols] = value.shape[..]
+                .try_into()
+                .map(|shape: [lithos_graph::Dimension; 2]| shape.map(fixed))
+                .unwrap_or([0, 0]);
+            let layout = LaneLayout::new(rows, cols, encoding).map_err(|source_error| {
+                DeviceError::Layout { tensor: source.tensor.clone(), source: source_error }
+            })?;
+            places.matrices.insert(id, (places.bytes, layout));
+            places.bytes = (places.bytes + layout.bytes()).next_multiple_of(GRAIN);
+        }
+        for id in graph.weights() {
+            let value = graph.value(id);
+            if matches!(value.weight().map(|source| source.form), Some(WeightForm::Array)) {
+                let elements = value.shape.iter().map(|dimension| fixed(*dimension)).product();
+                places.arrays.insert(id, (places.bytes, elements));
+                places.bytes = (places.bytes + elements * 4).next_multiple_of(GRAIN);
+            }
+        }
+        Ok(places)
+    }
+
+    /// Place of a rotation's frequencies, in grains.
+    pub(crate) fn rotary(&mut self, rotary: &Rotary) -> u32 {
+        let found =
+            self.rotaries.iter().find(|(_, known)| known == rotary).map(|(offset, _)| *offset);
+        let offset = found.unwrap_or_else(|| {
+            let offset = self.bytes;
+            self.rotaries.push((offset, rotary.clone()));
+            self.bytes = (self.bytes + rotary.dim / 2 * 4).next_multiple_of(GRAIN);
+            offset
+        });
+        grains(offset)
+    }
+
+    /// Place of a small array, in grains.
+    pub(crate) fn array(&self, id: ValueId) -> u32 {
+        grains(self.arrays[&id].0)
+    }
+}
+
+impl StatePlaces {
+    fn new(graph: &Graph, options: &DeviceOptions, pages: usize) -> Self {
+        let mut places = StatePlaces::default();
+        let mut take = |bytes: usize| {
+            let offset = places.bytes;
+            places.bytes = (places.bytes + bytes).next_multiple_of(GRAIN);
+            offset
+        };
+        for id in graph.states() {
+            match *graph.value(id).state().expect("listed as a state") {
+                StateKind::KeyValue { heads, head_dim } => {
+                    let plane = pages * heads * PAGE_TOKENS * head_dim * options.key_values.bytes();
+                    let offsets = (take(plane), take(plane));
+                    places.key_values.insert(id, offsets);
+                }
+                StateKind::ConvolutionHistory { channels, .. } => {
+                    let offset = take(options.slots * RING_ROWS * channels * 4);
+                    places.histories.insert(id, offset);
+                }
+                StateKind::DeltaRule { heads, key_dim, value_dim } => {
+                    let key_heads = key_heads_of(graph, id).unwrap_or(heads);
+                    let floats = heads * key_dim * value_dim
+                        + RING_ROWS * (key_heads * key_dim + heads * (value_dim + 1));
+                    let offset = take(options.slots * floats * 4);
+                    places.deltas.insert(id, (offset, floats));
+                }
+            }
+        }
+        places
+    }
+}
+
+/// Key heads of the operation that updates a delta-rule state.
+fn key_heads_of(graph: &Graph, state: ValueId) -> Option<usize> {
+    graph.ops.iter().find(|op| op.updates.contains(&state)).and_then(|op| match op.kind {
+        OpKind::GatedDelta { key_heads, .. } => Some(key_heads),
+        _ => None,
+    })
+}
+
+fn fixed(dimension: lithos_graph::Dimension) -> usize {
+    match dimension {
+        lithos_graph::Dimension::Fixed(size) => size,
+        _ => 0,
+    }
+}
+
+/// A byte offset in grains.
+pub(crate) fn grains(bytes: usize) -> u32 {
+    debug_assert!(bytes.is_multiple_of(GRAIN), "places are multiples of a grain");
+    u32::try_from(bytes / GRAIN).unwrap_or(u32::MAX)
+}

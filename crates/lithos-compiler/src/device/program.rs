@@ -1,0 +1,252 @@
+//! A program: the launches of a pass, their text, records and places.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use lithos_graph::{Graph, Part, StateKind, ValueId};
+use lithos_kernels::{Language, MOST_HEAD_WIDTH, PARTIAL_HEADER, library};
+use thiserror::Error;
+
+use super::emit::{PhaseCalls, body};
+use super::lanes::LaneLayoutError;
+use super::places::{KeyValues, Places};
+use super::records::Recorder;
+use crate::regions::Fusion;
+use crate::schedule::{CompileError, Options, PassKind, Schedule};
+use crate::step::StepState;
+
+/// What to build for.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceOptions {
+    /// Where launches are cut.
+    pub fusion: Fusion,
+    /// Slots.
+    pub slots: usize,
+    /// Tokens that all slots together can hold.
+    pub capacity: usize,
+    /// Element type of keys and values.
+    pub key_values: KeyValues,
+    /// Keys of an attention range.
+    pub range_keys: usize,
+}
+
+/// Why a graph has no program.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// The graph cannot be scheduled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A task kind that has no body.
+    #[error("no task body for `{kind}` on graphics processors")]
+    Unsupported {
+        /// The kind.
+        kind: &'static str,
+    },
+    /// A matrix that lanes cannot load.
+    #[error("tensor `{tensor}`: {source}")]
+    Layout {
+        /// The matrix.
+        tensor: String,
+        /// Why.
+        source: LaneLayoutError,
+    },
+    /// A head that is wider than the bodies hold in registers.
+    #[error("heads of {width} elements are too wide: {kind} holds at most {most}")]
+    HeadWidth {
+        /// The task kind.
+        kind: &'static str,
+        /// Elements.
+        width: usize,
+        /// Elements at most.
+        most: usize,
+    },
+}
+
+/// One launch: a kernel with its records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Index of the kernel; its name is `region_<kernel>`.
+    pub kernel: usize,
+    /// First word of its records.
+    pub records: usize,
+    /// Whether it joins all workers, which must then all run at once.
+    pub joins: bool,
+    /// Region of the schedule.
+    pub region: usize,
+}
+
+/// A pass of up to [`crate::MAX_DECODE_ROWS`] rows for a graphics processor.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The schedule that it runs.
+    pub schedule: Schedule,
+    /// Where everything lies.
+    pub places: Places,
+    /// Launches of a pass, in order.
+    pub launches: Vec<Launch>,
+    /// Launches of the head alone.
+    pub head: Vec<Launch>,
+    /// Records of all launches, in words.
+    pub records: Vec<u32>,
+    kernels: Vec<String>,
+    /// Words of `records` with the factor of a matrix.
+    tensor_scales: Vec<(usize, ValueId)>,
+}
+
+impl Program {
+    /// Builds the program of a graph.
+    ///
+    /// # Errors
+    /// [`DeviceError`] for what has no task body.
+    pub fn new(graph: &Graph, options: DeviceOptions) -> Result<Self, DeviceError> {
+        check_heads(graph)?;
+        let schedule = Schedule::compile(
+            graph,
+            Options {
+                pass: PassKind::Decode,
+                fusion: options.fusion,
+                attention_ranges: options.capacity.div_ceil(options.range_keys).max(1),
+                partial_header: PARTIAL_HEADER,
+            },
+        )?;
+        let mut places = Places::new(graph, &schedule, &options)?;
+        let mut recorder =
+            Recorder { graph, schedule: &schedule, options: &options, places: &mut places };
+        let phases: Vec<PhaseCalls> = schedule
+            .phases
+            .iter()
+            .map(|phase| {
+                schedule.groups[phase.clone()].iter().map(|group| recorder.call(group)).collect()
+            })
+            .collect::<Result<_, _>>()?;
+        let mut builder = Builder::new(&schedule, &phases);
+        let launches: Vec<Launch> = (0..schedule.regions.len())
+            .map(|region| builder.launch(region, schedule.regions[region].phases.clone()))
+            .collect();
+        let head = builder.launch(schedule.regions.len() - 1, schedule.head..schedule.phases.len());
+        let Builder { kernels, records, tensor_scales, .. } = builder;
+        Ok(Program {
+            launches,
+            head: vec![head],
+            records,
+            kernels,
+            tensor_scales,
+            places,
+            schedule,
+        })
+    }
+
+    /// Puts the factors of matrices into the records.
+    pub fn set_tensor_scales(&mut self, scale: impl Fn(ValueId) -> f32) {
+        for (word, matrix) in &self.tensor_scales {
+            self.records[*word] = scale(*matrix).to_bits();
+        }
+    }
+
+    /// The program's text.
+    pub fn text(&self, language: Language) -> String {
+        let mut text = library(language, &StepState::c_text());
+        text += "#define RECORD(Type, at) *(DEVICE const Type*)(records + (at))\n";
+        for (kernel, body) in self.kernels.iter().enumerate() {
+            let _ = write!(
+                text,
+                "\nKERNEL({}) {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
+                 Memory memory = {{weights, arena, states, step, tokens, pages, joins}};\n    \
+                 Worker worker = THIS_WORKER;\n{body}}}\n",
+                Self::kernel_name(kernel)
+            );
+        }
+        text
+    }
+
+    /// Kernels of the text.
+    pub fn kernels(&self) -> usize {
+        self.kernels.len()
+    }
+
+    /// Name of a kernel in the text.
+    pub fn kernel_name(kernel: usize) -> String {
+        format!("region_{kernel}")
+    }
+}
+
+/// Collects kernels and records.
+struct Builder<'a> {
+    schedule: &'a Schedule,
+    phases: &'a [PhaseCalls],
+    kernels: Vec<String>,
+    known: HashMap<String, usize>,
+    records: Vec<u32>,
+    tensor_scales: Vec<(usize, ValueId)>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(schedule: &'a Schedule, phases: &'a [PhaseCalls]) -> Self {
+        Builder {
+            schedule,
+            phases,
+            kernels: Vec::new(),
+            known: HashMap::new(),
+            records: Vec::new(),
+            tensor_scales: Vec::new(),
+        }
+    }
+
+    fn launch(&mut self, region: usize, phases: std::ops::Range<usize>) -> Launch {
+        let scopes: Vec<String> = phases.clone().map(|phase| self.scope(phase)).collect();
+        let (text, words) = body(&self.phases[phases.clone()], &scopes);
+        let kernel = *self.known.entry(text).or_insert_with_key(|text| {
+            self.kernels.push(text.clone());
+            self.kernels.len() - 1
+        });
+        let records = self.records.len();
+        self.note_tensor_scales(phases.clone());
+        self.records.extend(words);
+        Launch { kernel, records, joins: phases.len() > 1, region }
+    }
+
+    /// What part of the model a phase belongs to. Layers are not numbered, so that those of equal structure share their text.
+    fn scope(&self, phase: usize) -> String {
+        let group = &self.schedule.groups[self.schedule.phases[phase].start];
+        match group.scope.part {
+            Part::Mixer => "mixer".into(),
+            part => format!("{part:?}").to_lowercase(),
+        }
+    }
+
+    /// Notes which words of the records that follow hold a matrix's factor.
+    fn note_tensor_scales(&mut self, phases: std::ops::Range<usize>) {
+        // A record begins with its matrices; the factor is the fourth word of each.
+        const FACTOR: usize = 3;
+        const MATRIX_WORDS: usize = size_of::<lithos_kernels::records::MatrixRecord>() / 4;
+        let mut at = self.records.len();
+        for phase in phases {
+            let groups = &self.schedule.groups[self.schedule.phases[phase].clone()];
+            for (group, call) in groups.iter().zip(&self.phases[phase]) {
+                for (index, matrix) in group.kind.matrices().into_iter().enumerate() {
+                    self.tensor_scales.push((at + index * MATRIX_WORDS + FACTOR, matrix));
+                }
+                at += call.words.len();
+            }
+        }
+    }
+}
+
+/// Heads that the bodies can hold.
+fn check_heads(graph: &Graph) -> Result<(), DeviceError> {
+    for id in graph.states() {
+        let (kind, width, most) = match graph.value(id).state() {
+            Some(StateKind::KeyValue { head_dim, .. }) => {
+                ("attention", *head_dim, MOST_HEAD_WIDTH.0)
+            }
+            Some(StateKind::DeltaRule { key_dim, .. }) => {
+                ("the delta rule", *key_dim, MOST_HEAD_WIDTH.1)
+            }
+            _ => continue,
+        };
+        if width > most {
+            return Err(DeviceError::HeadWidth { kind, width, most });
+        }
+    }
+    Ok(())
+}

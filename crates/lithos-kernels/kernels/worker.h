@@ -1,0 +1,84 @@
+// A worker, what it can reach, and how it takes tasks.
+
+// Most rows of a pass.
+#define MOST_ROWS 16
+// Floats of memory that the threads of a worker share.
+#define SHARED_FLOATS 6144
+// Turns that a join waits before it gives up.
+#define MOST_TURNS 400000000u
+#define NOTHING 0xffffffffu
+// Widest head of attention, in lanes' worth of 32; widest key of the delta rule, in quarters.
+#define MOST_LANE_WIDTH 8
+#define MOST_QUARTER_WIDTH 32
+
+// Buffers that every task may read. Offsets into weights and states count 16 bytes, so that 32 bits reach 64 GB.
+struct Memory {
+    DEVICE const uchar* weights;
+    DEVICE float* arena;
+    DEVICE uchar* states;
+    DEVICE const StepState* step;
+    DEVICE const uint* tokens;
+    DEVICE const uint* pages;
+    Counter joins;
+};
+
+// The threads that work together on a task.
+struct Worker {
+    uint lane;
+    uint simdgroup;
+    uint simdgroups;
+    uint index;
+    uint workers;
+    // Tasks of earlier groups of the phase: the next group starts with the worker after theirs.
+    uint taken;
+    SHARED float* shared;
+};
+
+TASK uint thread_of(THREAD const Worker& worker) { return worker.simdgroup * 32 + worker.lane; }
+TASK uint threads_of(THREAD const Worker& worker) { return worker.simdgroups * 32; }
+
+// This worker's first task of a group of `count`.
+TASK uint first_task(THREAD Worker& worker, uint count) {
+    uint first = (worker.index + worker.workers - worker.taken % worker.workers) % worker.workers;
+    worker.taken += count;
+    return first;
+}
+
+TASK DEVICE const float* small_array(THREAD const Memory& memory, uint offset) {
+    return (DEVICE const float*)(memory.weights + (size_t)offset * 16);
+}
+
+// All workers have finished the phase and see what it wrote. The counter only ever grows: the ticket says which
+// multiple of the workers completes this join. A worker that waits too long sets the error flag and goes on.
+TASK void join(THREAD const Memory& memory, THREAD Worker& worker) {
+    worker_barrier();
+    if (thread_of(worker) == 0) {
+        uint ticket = arrive(memory.joins);
+        uint target = (ticket / worker.workers + 1) * worker.workers;
+        uint turns = 0;
+        while ((int)(observe(memory.joins) - target) < 0) {
+            if (++turns == MOST_TURNS || observe(memory.joins + 1) != 0) {
+                publish(memory.joins + 1, 1);
+                break;
+            }
+        }
+        acquire();
+    }
+    worker_barrier();
+    worker.taken = 0;
+}
+
+TASK float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+TASK float silu(float x) { return x * sigmoid(x); }
+
+// Slot entry that owns a row of the pass.
+TASK uint slot_of_row(THREAD const Memory& memory, uint row) {
+    uint entry = 0;
+    while (row >= memory.step->slots[entry].first_row + memory.step->slots[entry].rows) ++entry;
+    return entry;
+}
+
+TASK uint position_of_row(THREAD const Memory& memory, uint row) {
+    uint entry = slot_of_row(memory, row);
+    return memory.step->slots[entry].position + row - memory.step->slots[entry].first_row;
+}

@@ -1,0 +1,104 @@
+//! Task bodies for graphics processors, in one dialect that is the common subset of the Metal Shading Language and CUDA C++.
+//!
+//! Each header in `kernels/` holds one kind of task as arithmetic only; `prelude/` makes the dialect's words mean something in
+//! each language. Parameters reach a body as a record in device memory ([`records`]), whose C text is made from the Rust
+//! definition, so that both sides always agree. Nothing here knows a model: the compiler puts calls of these bodies together.
+
+pub mod records;
+
+use std::fmt::Write as _;
+
+/// The language a text is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// Metal Shading Language, 3.2 or later.
+    Metal,
+    /// CUDA C++17.
+    Cuda,
+}
+
+impl Language {
+    /// The prelude: what the dialect's words mean.
+    fn prelude(self) -> &'static str {
+        match self {
+            Language::Metal => include_str!("../prelude/metal.h"),
+            Language::Cuda => include_str!("../prelude/cuda.h"),
+        }
+    }
+}
+
+/// The headers with task bodies, in the order in which they build on each other.
+const BODIES: [&str; 8] = [
+    include_str!("../kernels/worker.h"),
+    include_str!("../kernels/codes.h"),
+    include_str!("../kernels/matrix.h"),
+    include_str!("../kernels/gather.h"),
+    include_str!("../kernels/linear.h"),
+    include_str!("../kernels/attention.h"),
+    include_str!("../kernels/delta.h"),
+    include_str!("../kernels/rows.h"),
+];
+
+/// Floats of memory that the threads of a worker share; `SHARED_FLOATS` of `worker.h`.
+pub const SHARED_FLOATS: usize = 6144;
+
+/// Positions of the convolution's history and of the delta rule's log; `RING_ROWS` of `delta.h`.
+pub const RING_ROWS: usize = 32;
+
+/// Tokens of a page; `PAGE_TOKENS` of `attention.h`.
+pub const PAGE_TOKENS: usize = 64;
+
+/// Widest head of attention and of the delta rule, from `MOST_LANE_WIDTH` and `MOST_QUARTER_WIDTH` of `worker.h`.
+pub const MOST_HEAD_WIDTH: (usize, usize) = (256, 128);
+
+/// What a partial result of attention holds beside the weighted values: a maximum and a sum.
+pub const PARTIAL_HEADER: usize = 2;
+
+/// Everything that stands before the kernels of a text: prelude, records, task bodies. `state` is the C text of the step's state.
+pub fn library(language: Language, state: &str) -> String {
+    let mut text = String::new();
+    let prelude = language.prelude();
+    // The prelude's kernel signature names the state, which needs the prelude's types.
+    let _ = writeln!(text, "{prelude}\n{state}\n{}", records::text());
+    for body in BODIES {
+        let _ = writeln!(text, "{body}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number that a header defines.
+    fn defined(name: &str) -> usize {
+        let line = BODIES
+            .iter()
+            .flat_map(|body| body.lines())
+            .find(|line| line.starts_with(&format!("#define {name} ")))
+            .unwrap_or_else(|| panic!("{name} is defined"));
+        line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+    }
+
+    #[test]
+    fn rust_and_headers_agree_on_sizes() {
+        assert_eq!(defined("SHARED_FLOATS"), SHARED_FLOATS);
+        assert_eq!(defined("RING_ROWS"), RING_ROWS);
+        assert_eq!(defined("PAGE_TOKENS"), PAGE_TOKENS);
+        assert_eq!(defined("MOST_LANE_WIDTH") * 32, MOST_HEAD_WIDTH.0);
+        assert_eq!(defined("MOST_QUARTER_WIDTH") * 4, MOST_HEAD_WIDTH.1);
+    }
+
+    #[test]
+    fn bodies_keep_to_the_dialect() {
+        for body in BODIES {
+            for word in ["double", "goto", "throw", "simd_", "__shfl", "threadgroup_", "device "] {
+                let code = |line: &str| line.split("//").next().unwrap_or("").to_owned();
+                let found = body
+                    .lines()
+                    .find(|line| code(line).contains(word) && !code(line).contains("simd_fence"));
+                assert_eq!(found, None, "`{word}` is not a word of the dialect");
+            }
+        }
+    }
+}

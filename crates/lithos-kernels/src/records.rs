@@ -1,0 +1,280 @@
+//! Parameter records: what a task group is told, one 32-bit word after the other. A record's C text is made from its Rust definition.
+
+use bytemuck::{Pod, Zeroable};
+
+/// A field that is not there: no norm, no gate.
+pub const NOTHING: u32 = u32::MAX;
+
+/// The C type of a record's field.
+trait Field {
+    const NAME: &'static str;
+}
+
+impl Field for u32 {
+    const NAME: &'static str = "uint";
+}
+
+impl Field for f32 {
+    const NAME: &'static str = "float";
+}
+
+macro_rules! records {
+    ($($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $field_doc:literal])+ $field:ident: $type:ty,)+ })+) => {
+        $(
+            $(#[doc = $doc])+
+            #[repr(C)]
+            #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+            pub struct $name {
+                $($(#[doc = $field_doc])+ pub $field: $type,)+
+            }
+
+            impl Field for $name {
+                const NAME: &'static str = stringify!($name);
+            }
+        )+
+
+        /// C definitions of all records.
+        pub fn text() -> String {
+            let mut text = String::new();
+            $(
+                $(text += &format!("//{}\n", $doc);)+
+                text += &format!("struct {} {{\n", stringify!($name));
+                $(
+                    $(text += &format!("    //{}\n", $field_doc);)+
+                    text += &format!("    {} {};\n", <$type as Field>::NAME, stringify!($field));
+                )+
+                text += "};\n\n";
+            )+
+            text
+        }
+    };
+}
+
+records! {
+    /// A packed matrix. Offsets count 16 bytes from the start of the weights.
+    MatrixRecord {
+        /// Its codes.
+        codes: u32,
+        /// Its block scales.
+        scales: u32,
+        /// Its block biases.
+        biases: u32,
+        /// Factor of the whole matrix.
+        tensor_scale: f32,
+        /// Subtracted from unsigned codes.
+        zero_point: u32,
+        /// Units of a tile.
+        units: u32,
+        /// Columns of a block.
+        block_columns: u32,
+        /// Blocks of a row.
+        blocks: u32,
+    }
+    /// What a projection multiplies. Offsets into the arena count floats.
+    OperandRecord {
+        /// The rows.
+        input: u32,
+        /// Floats of a row.
+        width: u32,
+        /// Weight of the norm, among the small arrays; or nothing.
+        norm: u32,
+        /// Added to the mean square.
+        epsilon: f32,
+        /// Added to the weight.
+        norm_offset: f32,
+    }
+    /// Rows of an embedding table.
+    GatherRecord {
+        /// The table.
+        table: MatrixRecord,
+        /// Output, in the arena.
+        output: u32,
+        /// Floats of a row.
+        width: u32,
+    }
+    /// A projection.
+    LinearRecord {
+        /// The matrix.
+        matrix: MatrixRecord,
+        /// What it multiplies.
+        operand: OperandRecord,
+        /// Output, in the arena.
+        output: u32,
+        /// Floats of an output row.
+        outputs: u32,
+        /// Whether the output already holds a residual.
+        add: u32,
+        /// 0: all rows of the pass; 1: those that want logits.
+        row_set: u32,
+    }
+    /// The two projections of a feed-forward network, and SiLU of the first times the second.
+    GateUpRecord {
+        /// Gate.
+        gate: MatrixRecord,
+        /// Up.
+        up: MatrixRecord,
+        /// What they multiply.
+        operand: OperandRecord,
+        /// Output, in the arena.
+        output: u32,
+        /// Floats of an output row.
+        outputs: u32,
+    }
+    /// How a head is brought into the form of attention.
+    HeadRecord {
+        /// The rows, in the arena.
+        input: u32,
+        /// Weight of the norm, among the small arrays; or nothing.
+        norm: u32,
+        /// Added to the mean square.
+        epsilon: f32,
+        /// Added to the weight.
+        norm_offset: f32,
+        /// Frequencies of the rotation, among the small arrays.
+        frequencies: u32,
+        /// Elements that turn.
+        rotary_width: u32,
+    }
+    /// Pages of keys and values of one layer. Offsets count 16 bytes from the start of the states.
+    KeptRecord {
+        /// Keys.
+        keys: u32,
+        /// Values.
+        values: u32,
+        /// Key/value heads.
+        heads: u32,
+        /// Elements of a head.
+        width: u32,
+        /// Entries of a slot in the page table.
+        pages_per_slot: u32,
+    }
+    /// Attention over ranges of keys.
+    AttendRecord {
+        /// Pages.
+        kept: KeptRecord,
+        /// How queries are staged.
+        query_stage: HeadRecord,
+        /// How keys are staged.
+        key_stage: HeadRecord,
+        /// Values of the pass's rows, in the arena.
+        value_input: u32,
+        /// Query heads of a key/value head.
+        group: u32,
+        /// Factor of the scores.
+        scale: f32,
+        /// Partial results, in the arena.
+        partials: u32,
+        /// Keys of a range.
+        range_keys: u32,
+        /// Ranges at most.
+        ranges: u32,
+    }
+    /// Merge of ranges.
+    MergeRecord {
+        /// Partial results, in the arena.
+        partials: u32,
+        /// Gate of the output, in the arena; or nothing.
+        gate: u32,
+        /// Output, in the arena.
+        output: u32,
+        /// Key/value heads.
+        kept_heads: u32,
+        /// Query heads of a key/value head.
+        group: u32,
+        /// Elements of a head.
+        width: u32,
+        /// Keys of a range.
+        range_keys: u32,
+        /// Ranges at most.
+        ranges: u32,
+    }
+    /// Causal convolution.
+    ConvolveRecord {
+        /// Rows that enter, in the arena.
+        input: u32,
+        /// Output, in the arena.
+        output: u32,
+        /// Weights [channel][tap], among the small arrays.
+        weight: u32,
+        /// History, in the states.
+        history: u32,
+        /// Channels.
+        channels: u32,
+        /// Taps.
+        taps: u32,
+    }
+    /// Gated delta rule.
+    DeltaRecord {
+        /// Convolved queries, keys and values, in the arena.
+        qkv: u32,
+        /// Decay input, in the arena.
+        a: u32,
+        /// Correction input, in the arena.
+        b: u32,
+        /// Decay weights, among the small arrays.
+        a_log: u32,
+        /// Decay biases, among the small arrays.
+        dt_bias: u32,
+        /// State and log of slot 0, in the states.
+        state: u32,
+        /// Floats of a slot's state and log.
+        slot_floats: u32,
+        /// Heads of queries and keys.
+        key_heads: u32,
+        /// Heads of values.
+        value_heads: u32,
+        /// Elements of a key.
+        key_width: u32,
+        /// Elements of a value.
+        value_width: u32,
+        /// Output, in the arena.
+        output: u32,
+    }
+    /// Norm of each head, then a SiLU gate.
+    GatedNormRecord {
+        /// Normalised, in the arena.
+        input: u32,
+        /// Gate, in the arena.
+        gate: u32,
+        /// Output, in the arena.
+        output: u32,
+        /// Heads of a row.
+        heads: u32,
+        /// Elements of a head.
+        head_width: u32,
+        /// Weight, among the small arrays.
+        norm: u32,
+        /// Added to the mean square.
+        epsilon: f32,
+        /// Added to the weight.
+        norm_offset: f32,
+    }
+    /// A norm of whole rows, or of each head.
+    RowNormRecord {
+        /// Input, in the arena.
+        input: u32,
+        /// Output, in the arena.
+        output: u32,
+        /// Heads of a row.
+        heads: u32,
+        /// Elements of a head.
+        head_width: u32,
+        /// Weight, among the small arrays.
+        norm: u32,
+        /// Added to the mean square.
+        epsilon: f32,
+        /// Added to the weight.
+        norm_offset: f32,
+    }
+    /// An elementwise operation.
+    ElementwiseRecord {
+        /// First input, in the arena.
+        a: u32,
+        /// Second input, in the arena.
+        b: u32,
+        /// Output, in the arena.
+        output: u32,
+        /// Floats of a row.
+        width: u32,
+    }
+}
