@@ -7,6 +7,7 @@ mod architectures;
 mod config;
 mod model;
 mod naming;
+pub mod shape;
 pub mod text;
 mod weights;
 

@@ -47,6 +47,14 @@ pub enum ModelError {
         /// The names known.
         known: Vec<&'static str>,
     },
+    /// A drafter, which only works together with a model.
+    #[error("{}: `{name}` is a drafter: it proposes tokens for the model that it was made for, and cannot answer by itself", file.display())]
+    Drafter {
+        /// The configuration file.
+        file: PathBuf,
+        /// The architecture's name.
+        name: String,
+    },
     /// A tensor that the architecture needs.
     #[error("{}: tensor `{tensor}` is missing", file.display())]
     MissingTensor {

@@ -1,10 +1,14 @@
-//! Models that can be downloaded and run. To add one, add a line to [`MODELS`] and, for a new size, a shape.
+//! Models that can be downloaded and run. To add one, add a line to [`MODELS`] and, for a new size, a shape to
+//! `lithos_model::shape::known`.
 //!
-//! Sizes are not typed in: they follow from shape and format, see [`shape`].
+//! Sizes are not typed in: they follow from shape and format.
 
-mod shape;
-
-pub use shape::{Delta, Footprint, Format, Shape};
+use lithos_model::shape::known::{
+    LLAMA_3_1_8B, LLAMA_3_2_1B, LLAMA_3_2_3B, QWEN3_0_6B, QWEN3_1_7B, QWEN3_4B, QWEN3_5_0_8B,
+    QWEN3_5_2B, QWEN3_5_4B, QWEN3_5_9B, QWEN3_5_27B, QWEN3_8B, QWEN3_14B, QWEN3_32B, SMOLLM2_1_7B,
+    SMOLLM2_135M, SMOLLM2_360M,
+};
+use lithos_model::shape::{Format, Shape};
 
 /// A repository on huggingface.co.
 pub struct Entry {
@@ -51,134 +55,6 @@ pub const MODELS: &[Entry] = &[
 const fn entry(repository: &'static str, format: Format, shape: Shape) -> Entry {
     Entry { repository, format, shape }
 }
-
-const SMOLLM2_135M: Shape = Shape {
-    architecture: "llama",
-    hidden: 576,
-    layers: 30,
-    heads: 9,
-    key_value_heads: 3,
-    head_dim: 64,
-    intermediate: 1536,
-    vocabulary: 49_152,
-    tied: true,
-    context: 8192,
-    delta: None,
-};
-
-const SMOLLM2_360M: Shape = Shape {
-    hidden: 960,
-    layers: 32,
-    heads: 15,
-    key_value_heads: 5,
-    intermediate: 2560,
-    ..SMOLLM2_135M
-};
-
-const SMOLLM2_1_7B: Shape = Shape {
-    hidden: 2048,
-    layers: 24,
-    heads: 32,
-    key_value_heads: 32,
-    intermediate: 8192,
-    ..SMOLLM2_135M
-};
-
-const QWEN3_0_6B: Shape = Shape {
-    architecture: "qwen3",
-    hidden: 1024,
-    layers: 28,
-    heads: 16,
-    key_value_heads: 8,
-    head_dim: 128,
-    intermediate: 3072,
-    vocabulary: 151_936,
-    tied: true,
-    context: 40_960,
-    delta: None,
-};
-
-const QWEN3_1_7B: Shape = Shape { hidden: 2048, intermediate: 6144, ..QWEN3_0_6B };
-
-const QWEN3_4B: Shape =
-    Shape { hidden: 2560, layers: 36, heads: 32, intermediate: 9728, ..QWEN3_0_6B };
-
-const QWEN3_8B: Shape = Shape { hidden: 4096, intermediate: 12_288, tied: false, ..QWEN3_4B };
-
-const QWEN3_14B: Shape =
-    Shape { hidden: 5120, layers: 40, heads: 40, intermediate: 17_408, ..QWEN3_8B };
-
-const QWEN3_32B: Shape =
-    Shape { hidden: 5120, layers: 64, heads: 64, intermediate: 25_600, ..QWEN3_8B };
-
-const QWEN3_5_0_8B: Shape = Shape {
-    architecture: "qwen3_5",
-    hidden: 1024,
-    layers: 24,
-    heads: 8,
-    key_value_heads: 2,
-    head_dim: 256,
-    intermediate: 3584,
-    vocabulary: 248_320,
-    tied: true,
-    context: 262_144,
-    delta: Some(DELTA_16),
-};
-
-const DELTA_16: Delta =
-    Delta { attention_every: 4, key_heads: 16, value_heads: 16, key_dim: 128, value_dim: 128 };
-
-const DELTA_32: Delta = Delta { value_heads: 32, ..DELTA_16 };
-
-const QWEN3_5_2B: Shape = Shape { hidden: 2048, intermediate: 6144, ..QWEN3_5_0_8B };
-
-const QWEN3_5_4B: Shape = Shape {
-    hidden: 2560,
-    layers: 32,
-    heads: 16,
-    key_value_heads: 4,
-    intermediate: 9216,
-    delta: Some(DELTA_32),
-    ..QWEN3_5_0_8B
-};
-
-const QWEN3_5_9B: Shape = Shape { hidden: 4096, intermediate: 12_288, tied: false, ..QWEN3_5_4B };
-
-/// Qwen3.6 and Qwen3.8 of this size have the same shape.
-const QWEN3_5_27B: Shape = Shape {
-    hidden: 5120,
-    layers: 64,
-    heads: 24,
-    intermediate: 17_408,
-    delta: Some(Delta { value_heads: 48, ..DELTA_16 }),
-    ..QWEN3_5_9B
-};
-
-const LLAMA_3_1_8B: Shape = Shape {
-    architecture: "llama",
-    hidden: 4096,
-    layers: 32,
-    heads: 32,
-    key_value_heads: 8,
-    head_dim: 128,
-    intermediate: 14_336,
-    vocabulary: 128_256,
-    tied: false,
-    context: 131_072,
-    delta: None,
-};
-
-const LLAMA_3_2_1B: Shape = Shape {
-    hidden: 2048,
-    layers: 16,
-    head_dim: 64,
-    intermediate: 8192,
-    tied: true,
-    ..LLAMA_3_1_8B
-};
-
-const LLAMA_3_2_3B: Shape =
-    Shape { hidden: 3072, layers: 28, heads: 24, intermediate: 8192, tied: true, ..LLAMA_3_1_8B };
 
 #[cfg(test)]
 mod tests {

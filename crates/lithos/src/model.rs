@@ -1,12 +1,20 @@
 //! Opening the model that the command line names.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use lithos_engine::{BackendKind, Engine, EngineOptions};
+use lithos_format::{Checkpoint, FormatError};
+use lithos_graph::{Graph, OpKind, ValueId};
+use lithos_model::shape::Footprint;
+use lithos_model::{Model, ModelError};
+use lithos_synthetic::SyntheticName;
 
-use crate::{builtin, output};
+use crate::{builtin, memory, output};
 
 /// An open model and how long it took to open.
 pub struct Opened {
@@ -23,17 +31,38 @@ pub enum Given<'a> {
     BuiltIn,
     /// A directory or a file.
     At(&'a Path),
+    /// A known shape with pseudo-random weights, by its whole name; see [`lithos_synthetic`].
+    Synthetic(&'a str),
 }
 
 /// The model that was given, on the command line or in the environment; without one, the built-in model.
 ///
 /// # Errors
-/// If it is to be the built-in model and there is none; the line says what to do.
+/// If it is to be the built-in model and there is none, or a synthetic one that does not exist; the line says what to do.
 pub fn given(path: Option<&Path>) -> anyhow::Result<Given<'_>> {
-    match path.filter(|path| !path.as_os_str().is_empty()) {
+    let path = path.filter(|path| !path.as_os_str().is_empty());
+    if let Some(name) =
+        path.and_then(Path::to_str).filter(|text| lithos_synthetic::is_synthetic(text))
+    {
+        name.parse::<SyntheticName>()?;
+        return Ok(Given::Synthetic(name));
+    }
+    match path {
         Some(path) if path != Path::new(builtin::NAME) => Ok(Given::At(path)),
         _ => builtin::folder().map(|_| Given::BuiltIn),
     }
+}
+
+/// The files of a model, or what stands for them.
+///
+/// # Errors
+/// One line that names the file and the cause.
+pub fn checkpoint(model: Given<'_>) -> anyhow::Result<Checkpoint> {
+    Ok(match model {
+        Given::BuiltIn => builtin::open()?,
+        Given::At(path) => Checkpoint::open(path)?,
+        Given::Synthetic(name) => lithos_synthetic::open(name)?,
+    })
 }
 
 /// Opens a model, showing that it is being done and what was left out. Says once if it is the built-in one.
@@ -43,16 +72,19 @@ pub fn given(path: Option<&Path>) -> anyhow::Result<Given<'_>> {
 pub fn open(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Opened> {
     let started = Instant::now();
     let engine = match model {
-        Given::BuiltIn => Engine::from_checkpoint(builtin::open()?, options)?,
-        Given::At(path) => {
-            let spinner = output::spinner(&format!("opening {}", path.display()));
-            let engine = Engine::open(path, options);
+        Given::BuiltIn => engine(model, options)?,
+        Given::At(_) | Given::Synthetic(_) => {
+            let spinner = output::spinner(&format!("opening {model}"));
+            let engine = engine(model, options);
             spinner.finish_and_clear();
             engine?
         }
     };
     let load = started.elapsed();
     let built_in = matches!(model, Given::BuiltIn);
+    if matches!(model, Given::Synthetic(_)) {
+        output::note("its weights are pseudo-random: it is for measuring, not for talking");
+    }
     if built_in {
         announce(&engine);
     }
@@ -61,6 +93,66 @@ pub fn open(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Opened> 
         engine.notices().iter().for_each(|notice| output::note(notice));
     }
     Ok(Opened { engine, load })
+}
+
+fn engine(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Engine> {
+    let mut checkpoint = checkpoint(model)?;
+    // The interpreter decodes weights where it needs them and holds none.
+    if options.backend == BackendKind::Cpu {
+        let described = Model::from_checkpoint(checkpoint)?;
+        let needed = Resident::of(&described)?;
+        needed.check(&described.name(), memory::available())?;
+        checkpoint = described.checkpoint;
+    }
+    Ok(Engine::from_checkpoint(checkpoint, options)?)
+}
+
+/// Bytes that a model takes however short its context is.
+struct Resident {
+    /// Matrices that passes multiply, packed.
+    weights: u64,
+    /// Recurrent states.
+    states: u64,
+}
+
+impl Resident {
+    fn of(model: &Model) -> Result<Self, ModelError> {
+        let weights = multiplied(&model.graph)
+            .into_iter()
+            .map(|id| packed_bytes(model, id))
+            .sum::<Result<u64, FormatError>>()?;
+        Ok(Resident { weights, states: Footprint::of(&model.graph, weights).states })
+    }
+
+    /// Fails if there is less memory than it takes. Packing would end in the middle, by the system's hand.
+    fn check(&self, name: &str, available: Option<u64>) -> anyhow::Result<()> {
+        let needed = self.weights + self.states;
+        match available {
+            Some(available) if needed > available => bail!(
+                "{name} needs {} MB of memory ({} MB of packed weights, {} MB of states, without any context), and this machine has {} MB available: choose a smaller model, or one in fewer bits",
+                needed >> 20,
+                self.weights >> 20,
+                self.states >> 20,
+                available >> 20
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The matrices of a graph's projections, each once. Tables that are only gathered from are not packed.
+fn multiplied(graph: &Graph) -> HashSet<ValueId> {
+    let linear = graph.ops.iter().filter(|op| op.kind == OpKind::Linear);
+    linear.filter_map(|op| op.inputs.get(1)).copied().collect()
+}
+
+fn packed_bytes(model: &Model, id: ValueId) -> Result<u64, FormatError> {
+    let value = model.graph.value(id);
+    let Some(source) = value.weight() else { return Ok(0) };
+    let matrix = model.checkpoint.matrix(&source.tensor)?;
+    // Two values may be parts of one matrix.
+    let stored = (matrix.rows() as u64 * matrix.cols() as u64).max(1);
+    Ok((matrix.bytes() as f64 * value.width() as f64 / stored as f64) as u64)
 }
 
 /// Says which model answers and how to get a better one.
@@ -80,5 +172,55 @@ pub fn fusion_name(engine: &Engine) -> &'static str {
     match engine.backend() {
         BackendKind::Cpu => engine.options().fusion.name(),
         BackendKind::Interpreter => "none",
+    }
+}
+
+impl fmt::Display for Given<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given::BuiltIn => formatter.write_str(builtin::NAME),
+            Given::At(path) => path.display().fmt(formatter),
+            Given::Synthetic(name) => formatter.write_str(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resident(name: &str) -> Resident {
+        Resident::of(&Model::from_checkpoint(lithos_synthetic::open(name).unwrap()).unwrap())
+            .unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_numbers() {
+        let needed = resident("synthetic:qwen3.8-27b-nvfp4");
+        // Without the embedding table, the vision part and the prediction layer.
+        assert!((14.0e9..15.5e9).contains(&(needed.weights as f64)), "{}", needed.weights);
+        assert!((150e6..170e6).contains(&(needed.states as f64)), "{}", needed.states);
+        let total = needed.weights + needed.states;
+        assert!(needed.check("a", Some(total)).is_ok() && needed.check("a", None).is_ok());
+        let message = needed.check("a", Some(total - 1)).unwrap_err().to_string();
+        for bytes in [total, needed.weights, needed.states] {
+            assert!(message.contains(&format!("{} MB", bytes >> 20)), "{message}");
+        }
+        assert!(message.starts_with("a needs"), "{message}");
+    }
+
+    #[test]
+    fn a_table_counts_once_where_it_is_also_the_head() {
+        let [hybrid, llama] = ["synthetic:tiny-qwen3", "synthetic:tiny-llama"].map(resident);
+        assert_eq!(hybrid.weights, llama.weights);
+        assert_eq!(llama.states, 0);
+    }
+
+    #[test]
+    fn names_of_synthetic_models_are_checked_before_work() {
+        let name = Path::new("synthetic:tiny-llama?seed=3");
+        assert!(matches!(given(Some(name)), Ok(Given::Synthetic("synthetic:tiny-llama?seed=3"))));
+        assert!(given(Some(Path::new("synthetic:nothing"))).is_err());
+        assert!(matches!(given(Some(Path::new("./synthetic:nothing"))), Ok(Given::At(_))));
     }
 }

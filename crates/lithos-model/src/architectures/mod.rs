@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use lithos_format::{Checkpoint, Container};
 use lithos_graph::{Graph, GraphBuilder, RowMap, ValueId};
+use serde_json::Value;
 
 use crate::config::Config;
 use crate::model::ModelError;
@@ -44,6 +45,10 @@ pub(crate) fn describe(checkpoint: &Checkpoint) -> Result<Graph, ModelError> {
                 let problem = "no config.json beside the weights".to_string();
                 return Err(ModelError::Config { file, problem });
             };
+            // A drafter's `model_type` is that of the layers it is made of.
+            if let Some(name) = drafter_name(config) {
+                return Err(ModelError::Drafter { file, name: name.to_string() });
+            }
             let name = config.get("model_type").and_then(|name| name.as_str()).unwrap_or("");
             let found = ARCHITECTURES.iter().find(|known| known.model_types.contains(&name));
             let Some(architecture) = found else {
@@ -66,6 +71,12 @@ pub(crate) fn describe(checkpoint: &Checkpoint) -> Result<Graph, ModelError> {
             build(checkpoint)
         }
     }
+}
+
+/// The architecture that a DSpark drafter names: `DSparkDraftModel` or `Qwen3DSparkModel`.
+fn drafter_name(config: &Value) -> Option<&str> {
+    let names = config.get("architectures")?.as_array()?;
+    names.iter().filter_map(Value::as_str).find(|name| name.contains("DSpark"))
 }
 
 fn config_file(checkpoint: &Checkpoint) -> PathBuf {

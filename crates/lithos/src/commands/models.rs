@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use lithos_graph::WeightForm;
 use lithos_model::Model;
-use serde_json::{Value, json};
+use lithos_model::shape::Footprint;
+use lithos_synthetic::{DRAFTERS, FORMATS, PREFIX, SHAPES};
+use serde_json::{Map, Value, json};
 
 use crate::args::count;
-use crate::catalogue::{Entry, Footprint, MODELS};
+use crate::catalogue::{Entry, MODELS};
 use crate::table::align;
 use crate::{builtin, memory, output};
 
@@ -19,6 +21,7 @@ use crate::{builtin, memory, output};
   lithos models
   lithos models --context 32768 --json
   lithos models --card
+  lithos models --synthetic
 
 There is no download yet: fetch a repository of huggingface.co with any tool, and name its directory with --model DIR (a \
 GGUF file: --model FILE). Other repositories of the same architectures and formats work as well.")]
@@ -29,6 +32,9 @@ pub struct ModelsArgs {
     /// Print the model card of the built-in model: what it is, from what it was made, its limits, its licence
     #[arg(long, conflicts_with = "json")]
     card: bool,
+    /// List the shapes that `synthetic:NAME` opens with pseudo-random weights, for measuring without a download
+    #[arg(long, conflicts_with = "card")]
+    synthetic: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -38,6 +44,14 @@ pub struct ModelsArgs {
 pub fn run(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     if args.card {
         output::print(&builtin::card()?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.synthetic {
+        let text = match args.json {
+            true => format!("{}\n", synthetic_json()),
+            false => synthetic_text(),
+        };
+        output::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let list = List { built_in: built_in()?, context: args.context as u64 };
@@ -115,7 +129,8 @@ impl List {
         format!(
             "{table}\n{built_in}\
              The others are repositories of huggingface.co whose architecture and format Lithos runs. There is no download\n\
-             yet: fetch a repository with any tool, then name it with --model DIR (a GGUF file: --model FILE).\n\n\
+             yet: fetch a repository with any tool, then name it with --model DIR (a GGUF file: --model FILE).\n\
+             `lithos models --synthetic` lists shapes that run without a download, with random weights, for measuring.\n\n\
              Figures are computed from shape and format, not measured. weights: of the text model; a repository may hold a\n\
              vision part and more. memory: weights, keys and values of {context} tokens of context, and 200 MB.{available}\n"
         )
@@ -154,6 +169,53 @@ impl List {
             "models": self.built_in.iter().chain(&others).map(line).collect::<Vec<_>>(),
         })
     }
+}
+
+/// The shapes of synthetic models, with the size of their weights in each format.
+fn synthetic_text() -> String {
+    let mut heading = vec!["synthetic model".to_owned(), "parameters".to_owned()];
+    heading.extend(FORMATS.map(|(name, _)| name.to_owned()));
+    let mut rows = vec![heading];
+    for (name, shape) in SHAPES {
+        let mut row = vec![(*name).to_owned(), output::parameters(shape.parameters())];
+        row.extend(FORMATS.map(|(_, format)| size(shape.footprint(format).weights)));
+        rows.push(row);
+    }
+    for (name, shape) in DRAFTERS {
+        rows.push(vec![(*name).to_owned(), output::parameters(shape.parameters())]);
+    }
+    format!(
+        "{}\n\
+         synthetic:NAME, synthetic:NAME-FORMAT (a column; the first is the default) and synthetic:NAME?seed=N stand where a\n\
+         model's path could: the shape with pseudo-random weights, which are computed where they are used. It is for\n\
+         measuring, not for talking. nvfp4: feed-forward networks and head in NVFP4, mixers in FP8, the rest in BF16.\n\
+         Sizes are those of the text model's weights. Mixtures (-a3b) and drafters (-dspark) cannot be run yet.\n\n\
+         Example: lithos bench {PREFIX}qwen3.5-0.8b-nvfp4\n",
+        align(&rows, 1)
+    )
+}
+
+fn synthetic_json() -> Value {
+    let models = SHAPES.iter().map(|(name, shape)| {
+        let weights = FORMATS
+            .iter()
+            .map(|(format, kind)| ((*format).to_owned(), json!(shape.footprint(*kind).weights)));
+        json!({
+            "name": format!("{PREFIX}{name}"),
+            "architecture": shape.architecture,
+            "parameters": shape.parameters(),
+            "weight_bytes": weights.collect::<Map<_, _>>(),
+            "max_context": shape.context,
+        })
+    });
+    let drafters = DRAFTERS.iter().map(|(name, shape)| {
+        json!({"name": format!("{PREFIX}{name}"), "parameters": shape.parameters()})
+    });
+    json!({
+        "basis": "computed from shape and format",
+        "models": models.collect::<Vec<_>>(),
+        "drafters": drafters.collect::<Vec<_>>(),
+    })
 }
 
 /// Bytes for people; a gigabyte has 10^9.

@@ -1,6 +1,12 @@
-//! How large a model is, from its shape and the format of its weights.
+//! Shapes of models, and how large a model is: from its shape and the format of its weights. [`known`] lists shapes of
+//! published models.
+
+mod drafter;
+pub mod known;
 
 use lithos_graph::{Graph, StateKind};
+
+pub use drafter::{DrafterShape, Yarn};
 
 /// Bytes of a key's or a value's element: BF16.
 const KEY_VALUE_BYTES: u64 = 2;
@@ -9,16 +15,16 @@ const KEY_VALUE_BYTES: u64 = 2;
 const STATE_BYTES: u64 = 4;
 
 /// Taps of the convolution before a delta rule.
-const TAPS: u64 = 4;
+pub const TAPS: u64 = 4;
 
 /// Memory besides weights, keys, values and states: vocabulary, activations of a prompt, the program. The largest part
 /// grows with a prefill chunk of the widest models; the tests bound it on a real model.
 const OVERHEAD: u64 = 200_000_000;
 
-/// A dense transformer, or a hybrid of gated delta rule layers and gated attention.
-#[derive(Clone, Copy)]
+/// A transformer, or a hybrid of gated delta rule layers and gated attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// `qwen3_5`, `qwen3` or `llama`.
+    /// `qwen3_5`, `qwen3_5_moe`, `qwen3` or `llama`.
     pub architecture: &'static str,
     /// Width of the residual stream.
     pub hidden: u64,
@@ -30,7 +36,7 @@ pub struct Shape {
     pub key_value_heads: u64,
     /// Elements of a head.
     pub head_dim: u64,
-    /// Width of the feed-forward network.
+    /// Width of the feed-forward network, or of an expert.
     pub intermediate: u64,
     /// Rows of the embedding table.
     pub vocabulary: u64,
@@ -40,10 +46,25 @@ pub struct Shape {
     pub context: u64,
     /// The delta rule of a hybrid's other layers.
     pub delta: Option<Delta>,
+    /// The experts of a mixture, which stand in the place of a feed-forward network.
+    pub experts: Option<Experts>,
+    /// Base of the rotary frequencies.
+    pub theta: f64,
+    /// Factor of the `llama3` scaling of the rotary frequencies, where there is one.
+    pub rotary_factor: Option<f64>,
+}
+
+/// A mixture of experts. Beside those that are chosen, one shared expert as wide as any sees every token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// Experts of a layer to choose from.
+    pub count: u64,
+    /// How many are chosen for a token.
+    pub chosen: u64,
 }
 
 /// The gated delta rule of `qwen3_5`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delta {
     /// One layer in so many is attention.
     pub attention_every: u64,
@@ -58,7 +79,7 @@ pub struct Delta {
 }
 
 /// How a file stores a model's weights.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// BF16 throughout.
     Bf16,
@@ -83,13 +104,32 @@ struct Parameters {
     small: u64,
 }
 
-/// Bits per parameter, in the same parts.
-struct Bits {
-    embedding: f64,
-    head: f64,
-    feed_forward: f64,
-    mixer: f64,
-    small: f64,
+/// How one matrix is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatrixFormat {
+    /// BF16.
+    Bf16,
+    /// FP8 with one scale.
+    Fp8,
+    /// NVFP4: blocks of 16 columns with a scale in FP8.
+    Nvfp4,
+    /// Affine INT4, groups of 64 columns with scale and bias in BF16.
+    AffineInt4,
+    /// GGUF's blocks of 32 columns with a scale in F16.
+    Q8_0,
+}
+
+/// How the matrices of a model are stored, by part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixFormats {
+    /// The embedding table.
+    pub embedding: MatrixFormat,
+    /// The head, where it is not the embedding table.
+    pub head: MatrixFormat,
+    /// Feed-forward networks and experts.
+    pub feed_forward: MatrixFormat,
+    /// Projections of attention and of the delta rule.
+    pub mixer: MatrixFormat,
 }
 
 /// Bytes that a model takes.
@@ -117,29 +157,48 @@ impl Format {
         }
     }
 
-    fn bits(self) -> Bits {
-        let plain =
-            Bits { embedding: 16.0, head: 16.0, feed_forward: 16.0, mixer: 16.0, small: 16.0 };
-        // Four bits, and an eight-bit scale for 16 columns.
-        let nvfp4 = 4.0 + 8.0 / 16.0;
-        // Four bits, and two 16-bit numbers for 64 columns.
-        let affine = 4.0 + 32.0 / 64.0;
-        // 34 bytes for 32 columns.
-        let q8_0 = 8.0 * 34.0 / 32.0;
+    /// How it stores each part's matrices. The small projections of gates and routers stay in BF16.
+    pub fn matrices(self) -> MatrixFormats {
+        let all = |format| MatrixFormats {
+            embedding: format,
+            head: format,
+            feed_forward: format,
+            mixer: format,
+        };
+        let plain = all(MatrixFormat::Bf16);
+        let fp8 = MatrixFormat::Fp8;
         match self {
             Format::Bf16 => plain,
-            Format::Fp8 => Bits { feed_forward: 8.0, mixer: 8.0, ..plain },
-            Format::Nvfp4Fp8 => Bits { head: nvfp4, feed_forward: nvfp4, mixer: 8.0, ..plain },
-            Format::AffineInt4 => Bits {
-                embedding: affine,
-                head: affine,
-                feed_forward: affine,
-                mixer: affine,
+            Format::Fp8 => MatrixFormats { feed_forward: fp8, mixer: fp8, ..plain },
+            Format::Nvfp4Fp8 => MatrixFormats {
+                head: MatrixFormat::Nvfp4,
+                feed_forward: MatrixFormat::Nvfp4,
+                mixer: fp8,
                 ..plain
             },
-            Format::Q8_0 => {
-                Bits { embedding: q8_0, head: q8_0, feed_forward: q8_0, mixer: q8_0, small: 32.0 }
-            }
+            Format::AffineInt4 => all(MatrixFormat::AffineInt4),
+            Format::Q8_0 => all(MatrixFormat::Q8_0),
+        }
+    }
+
+    /// Bits of a parameter that is in no matrix of a part.
+    fn small_bits(self) -> f64 {
+        if self == Format::Q8_0 { 32.0 } else { 16.0 }
+    }
+}
+
+impl MatrixFormat {
+    /// Bits of a weight, scales included.
+    pub fn bits(self) -> f64 {
+        match self {
+            MatrixFormat::Bf16 => 16.0,
+            MatrixFormat::Fp8 => 8.0,
+            // Four bits, and an eight-bit scale for 16 columns.
+            MatrixFormat::Nvfp4 => 4.0 + 8.0 / 16.0,
+            // Four bits, and two 16-bit numbers for 64 columns.
+            MatrixFormat::AffineInt4 => 4.0 + 32.0 / 64.0,
+            // 34 bytes for 32 columns.
+            MatrixFormat::Q8_0 => 8.0 * 34.0 / 32.0,
         }
     }
 }
@@ -151,14 +210,25 @@ impl Shape {
         embedding + head + feed_forward + mixer + small
     }
 
+    /// Parameters of the multi-token prediction layer that Qwen3.5's checkpoints hold beside the text model: a
+    /// projection of two features, an attention layer, three norms. 0 for other architectures.
+    pub fn prediction_parameters(&self) -> u64 {
+        let Some(delta) = self.delta else { return 0 };
+        // One attention layer: what two models differ in of which one has a layer more.
+        let layers =
+            |layers| Shape { layers, delta: Some(Delta { attention_every: 1, ..delta }), ..*self };
+        let layer = layers(2).parameters() - layers(1).parameters();
+        2 * self.hidden * self.hidden + layer + 3 * self.hidden
+    }
+
     /// What the model takes in a format.
     pub fn footprint(&self, format: Format) -> Footprint {
-        let (parts, bits) = (self.parts(), format.bits());
-        let total_bits = parts.embedding as f64 * bits.embedding
-            + parts.head as f64 * bits.head
-            + parts.feed_forward as f64 * bits.feed_forward
-            + parts.mixer as f64 * bits.mixer
-            + parts.small as f64 * bits.small;
+        let (parts, matrices) = (self.parts(), format.matrices());
+        let total_bits = parts.embedding as f64 * matrices.embedding.bits()
+            + parts.head as f64 * matrices.head.bits()
+            + parts.feed_forward as f64 * matrices.feed_forward.bits()
+            + parts.mixer as f64 * matrices.mixer.bits()
+            + parts.small as f64 * format.small_bits();
         let state = |delta: Delta| {
             delta.value_heads * delta.key_dim * delta.value_dim + delta.channels() * (TAPS - 1)
         };
@@ -176,8 +246,19 @@ impl Shape {
         }
     }
 
-    fn attention_layers(&self) -> u64 {
+    /// Layers that attend to all positions.
+    pub fn attention_layers(&self) -> u64 {
         self.delta.map_or(self.layers, |delta| self.layers / delta.attention_every)
+    }
+
+    /// Whether a layer attends to all positions; the others of a hybrid follow the delta rule.
+    pub fn is_attention(&self, layer: u64) -> bool {
+        self.delta.is_none_or(|delta| (layer + 1).is_multiple_of(delta.attention_every))
+    }
+
+    /// Whether queries and keys are normalised per head.
+    pub fn has_head_norms(&self) -> bool {
+        self.architecture != "llama"
     }
 
     fn parts(&self) -> Parameters {
@@ -186,7 +267,7 @@ impl Shape {
         // A hybrid's query projection has the output gate beside each query.
         let gate = if self.delta.is_some() { queries } else { 0 };
         let attention = self.hidden * (queries + gate + 2 * keys + queries);
-        let head_norms = if self.architecture == "llama" { 0 } else { 2 * self.head_dim };
+        let head_norms = if self.has_head_norms() { 2 * self.head_dim } else { 0 };
         let attention_layers = self.attention_layers();
         let mut mixer = attention_layers * attention;
         let mut small = (2 * self.layers + 1) * self.hidden + attention_layers * head_norms;
@@ -201,10 +282,16 @@ impl Shape {
                     + delta.channels() * TAPS
                     + delta.value_dim);
         }
+        let mut networks = 1;
+        if let Some(experts) = self.experts {
+            networks = experts.count + 1;
+            // The router, and the gate of the shared expert.
+            small += self.layers * self.hidden * (experts.count + 1);
+        }
         Parameters {
             embedding: table,
             head: if self.tied { 0 } else { table },
-            feed_forward: self.layers * 3 * self.hidden * self.intermediate,
+            feed_forward: self.layers * networks * 3 * self.hidden * self.intermediate,
             mixer,
             small,
         }
@@ -213,7 +300,7 @@ impl Shape {
 
 impl Delta {
     /// Channels of the convolution: queries, keys and values.
-    fn channels(&self) -> u64 {
+    pub fn channels(&self) -> u64 {
         2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
     }
 }
@@ -253,9 +340,8 @@ impl Footprint {
 mod tests {
     use std::path::Path;
 
-    use lithos_model::Model;
-
     use super::*;
+    use crate::Model;
 
     /// The shapes of two reference checkpoints against what their files hold.
     #[test]
@@ -271,7 +357,7 @@ mod tests {
             vocabulary: 512,
             tied: false,
             context: 4096,
-            delta: None,
+            ..known::QWEN3_0_6B
         };
         let delta =
             Delta { attention_every: 4, key_heads: 2, value_heads: 6, key_dim: 32, value_dim: 32 };
