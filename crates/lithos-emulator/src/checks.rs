@@ -220,12 +220,9 @@ impl Fault {
     /// The error of this fault, with who and where.
     pub(crate) fn at(self, place: Place, access: Access) -> EmulatorError {
         let kernel = place.kernel.clone();
-        let named = |memory: String, offset: i64| AccessPlace {
-            place,
-            kind: access.kind,
-            memory,
-            offset,
-            size: access.size as u64,
+        let named = |memory: String, offset: i64| {
+            let (kind, size) = (access.kind, access.size as u64);
+            Box::new(AccessPlace { place, kind, memory, offset, size })
         };
         match self {
             Self::OutOfBounds { memory, offset, length, hint } => {
@@ -244,7 +241,14 @@ impl Fault {
             Self::Race { memory, offset, earlier: (threadgroup, simdgroup, lane), kind } => {
                 EmulatorError::Race {
                     access: named(memory, offset),
-                    earlier: Place { kernel, threadgroup, simdgroup, lane, line: None },
+                    earlier: Box::new(Place {
+                        kernel,
+                        threadgroup,
+                        simdgroup,
+                        lane,
+                        line: None,
+                        called_from: Vec::new(),
+                    }),
                     earlier_kind: kind,
                 }
             }

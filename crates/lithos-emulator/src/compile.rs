@@ -279,6 +279,15 @@ impl Library {
         &self.source.kernels
     }
 
+    /// Compiles for checked runs now, which otherwise the first of them does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Emulator::compile`].
+    pub fn compile_checked(&self) -> Result<(), EmulatorError> {
+        self.loaded(true).map(|_| ())
+    }
+
     /// The kernel of this name and its index.
     pub(crate) fn kernel(&self, name: &str) -> Result<(usize, &Kernel), EmulatorError> {
         let kernels = &self.source.kernels;

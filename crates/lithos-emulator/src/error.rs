@@ -16,14 +16,19 @@ pub struct Place {
     pub lane: Option<u32>,
     /// Line of the text, where known.
     pub line: Option<u32>,
+    /// Lines of the calls that lead there, the innermost first, as far as the compiler has put them in place.
+    pub called_from: Vec<u32>,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, threadgroup, simdgroup, lane, line } = self;
+        let Self { kernel, threadgroup, simdgroup, lane, line, called_from } = self;
         write!(out, "{kernel}")?;
         if let Some(line) = line {
             write!(out, " line {line}")?;
+        }
+        for line in called_from {
+            write!(out, " from line {line}")?;
         }
         write!(out, " (threadgroup {threadgroup}, simdgroup {simdgroup}, ")?;
         match lane {
@@ -180,7 +185,7 @@ pub enum EmulatorError {
     #[error("out of bounds: {access}, which has {length} bytes{hint}")]
     OutOfBounds {
         /// The access.
-        access: AccessPlace,
+        access: Box<AccessPlace>,
         /// Length of the buffer, or of its bound part.
         length: u64,
         /// More, where the memory nearest to the address was only guessed.
@@ -190,13 +195,13 @@ pub enum EmulatorError {
     #[error("write to read-only memory: {access}")]
     ReadOnly {
         /// The access.
-        access: AccessPlace,
+        access: Box<AccessPlace>,
     },
     /// An address that is not a multiple of what its type demands.
     #[error("misaligned: {access}, {alignment}-byte alignment is needed")]
     Misaligned {
         /// The access.
-        access: AccessPlace,
+        access: Box<AccessPlace>,
         /// What the type demands.
         alignment: u64,
     },
@@ -204,7 +209,7 @@ pub enum EmulatorError {
     #[error("read of unwritten memory: {access}, byte {first} was never written")]
     Unwritten {
         /// The access.
-        access: AccessPlace,
+        access: Box<AccessPlace>,
         /// The first byte that was not.
         first: i64,
     },
@@ -212,9 +217,9 @@ pub enum EmulatorError {
     #[error("race: {access} and an earlier {earlier_kind} by {earlier} are not ordered")]
     Race {
         /// The later access.
-        access: AccessPlace,
+        access: Box<AccessPlace>,
         /// Who came before.
-        earlier: Place,
+        earlier: Box<Place>,
         /// What it did.
         earlier_kind: AccessKind,
     },
@@ -224,7 +229,7 @@ pub enum EmulatorError {
     )]
     Divergent {
         /// The lane that arrived last.
-        place: Place,
+        place: Box<Place>,
         /// Where it is.
         operation: &'static str,
         /// Where others are.
@@ -238,7 +243,7 @@ pub enum EmulatorError {
     )]
     BarrierNotReached {
         /// A lane at one place.
-        place: Place,
+        place: Box<Place>,
         /// What it does there.
         operation: String,
         /// What others do.
@@ -248,7 +253,7 @@ pub enum EmulatorError {
     #[error("{place} takes a value from lane {source_lane}, but the simdgroup has {width} lanes")]
     AbsentLane {
         /// Who asked.
-        place: Place,
+        place: Box<Place>,
         /// The lane asked for.
         source_lane: u32,
         /// How many there are.

@@ -150,7 +150,7 @@ impl<'a> Launch<'a> {
                 return Err(self.refuse(format!("binding {} names no buffer", binding.index)));
             };
             let end = binding.offset.checked_add(binding.length.unwrap_or(0));
-            if !end.is_some_and(|end| end <= buffer.length) {
+            if end.is_none_or(|end| end > buffer.length) {
                 return Err(self.refuse(format!(
                     "binding {} begins at byte {} of `{}`, which has {} bytes",
                     binding.index, binding.offset, buffer.name, buffer.length

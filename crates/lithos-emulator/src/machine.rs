@@ -322,16 +322,18 @@ unsafe extern "C" fn begin() {
 mod tests {
     use super::*;
 
-    static mut HOME: *mut u8 = std::ptr::null_mut();
-    static mut STEPS: Vec<u32> = Vec::new();
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicPtr, Ordering};
+
+    static HOME: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+    static STEPS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
     unsafe extern "C" fn body(lane: *mut Lane) {
-        // SAFETY: one thread; the lane outlives its fiber, and `HOME` was set by the switch that came here.
-        unsafe {
-            let steps = &mut *(&raw mut STEPS);
-            for _ in 0..3 {
-                steps.push((*lane).index);
-                switch_stack(&raw mut (*lane).stack, HOME);
+        for _ in 0..3 {
+            // SAFETY: the lane outlives its fiber, and `HOME` was set by the switch that came here.
+            unsafe {
+                STEPS.lock().unwrap().push((*lane).index);
+                switch_stack(&raw mut (*lane).stack, HOME.load(Ordering::Relaxed));
             }
         }
     }
@@ -356,9 +358,8 @@ mod tests {
         }
         for turn in 0..6 {
             // SAFETY: each fiber is resumed where it last switched away.
-            unsafe { switch_stack(&raw mut HOME, lanes[turn % 2].stack) };
+            unsafe { switch_stack(HOME.as_ptr(), lanes[turn % 2].stack) };
         }
-        // SAFETY: no fiber runs any more.
-        assert_eq!(unsafe { &*(&raw const STEPS) }, &[0, 1, 0, 1, 0, 1]);
+        assert_eq!(*STEPS.lock().unwrap(), [0, 1, 0, 1, 0, 1]);
     }
 }

@@ -111,10 +111,11 @@ fn threadgroup_regions(
     for slot in 0..resident {
         for variable in &layout.variables {
             let start = pages.data() as usize + slot * stride + variable.offset;
+            let whole = 0..variable.length;
             regions.push(Region {
                 name: format!("threadgroup {}", variable.name),
                 addresses: start..start + variable.length,
-                bound: vec![0..variable.length],
+                bound: Vec::from([whole]),
                 read_only: false,
                 space: Space::Threadgroup,
                 slot: Some(slot),

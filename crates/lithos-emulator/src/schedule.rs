@@ -12,7 +12,7 @@ use crate::machine::{
     FINISH, Grid, Group, Lane, Runtime, SIMDGROUP, SIMDGROUP_BARRIER, Simdgroup, Stacks, State,
     THREADGROUP_BARRIER, operation, switch_stack,
 };
-use crate::symbolize::line_of;
+use crate::symbolize::lines_of;
 use std::ffi::c_void;
 use std::path::PathBuf;
 
@@ -175,7 +175,9 @@ impl Run {
         let result = match run.error.take() {
             Some(mut error) => {
                 if let (Some(place), Some(from)) = (error.access_place_mut(), run.fault_from) {
-                    place.line = line_of(&run.library, from);
+                    let mut lines = lines_of(&run.library, from).into_iter();
+                    place.line = lines.next();
+                    place.called_from = lines.collect();
                 }
                 Err(error)
             }
@@ -284,6 +286,7 @@ impl Run {
             simdgroup: simdgroup.index,
             lane: Some(lane.index),
             line,
+            called_from: Vec::new(),
         }
     }
 
@@ -437,7 +440,10 @@ unsafe extern "C" fn barrier(lane: *mut Lane, flags: u32, line: u32) {
             };
             let place = (*run).place(&*lane, Some(line));
             let operation = "threadgroup_barrier".into();
-            fail(run, EmulatorError::BarrierNotReached { place, operation, other: at });
+            fail(
+                run,
+                EmulatorError::BarrierNotReached { place: Box::new(place), operation, other: at },
+            );
         }
         slot.arrived += 1;
         if slot.arrived < slot.group.simdgroups {
@@ -480,7 +486,10 @@ unsafe extern "C" fn finish(lane: *mut Lane) {
             let place = (*run).place(&*lane, None);
             let operation = operation(FINISH).to_owned();
             let other = format!("threadgroup_barrier of line {line}");
-            fail(run, EmulatorError::BarrierNotReached { place, operation, other });
+            fail(
+                run,
+                EmulatorError::BarrierNotReached { place: Box::new(place), operation, other },
+            );
         }
         hand_over(lane);
     }
@@ -505,9 +514,18 @@ unsafe extern "C" fn divergent(lane: *mut Lane, kind: u32, line: u32) {
             } else {
                 other.to_owned()
             };
-            EmulatorError::BarrierNotReached { place, operation: operation.to_owned(), other }
+            EmulatorError::BarrierNotReached {
+                place: Box::new(place),
+                operation: operation.to_owned(),
+                other,
+            }
         } else {
-            EmulatorError::Divergent { place, operation, other, other_line: exchange.line }
+            EmulatorError::Divergent {
+                place: Box::new(place),
+                operation,
+                other,
+                other_line: exchange.line,
+            }
         };
         fail(run, error)
     }
@@ -522,7 +540,7 @@ unsafe extern "C" fn absent_lane(lane: *mut Lane, source_lane: u32, line: u32) {
         let run = run_of(lane);
         let place = (*run).place(&*lane, Some(line));
         let width = (*(*lane).simdgroup).width;
-        fail(run, EmulatorError::AbsentLane { place, source_lane, width })
+        fail(run, EmulatorError::AbsentLane { place: Box::new(place), source_lane, width })
     }
 }
 

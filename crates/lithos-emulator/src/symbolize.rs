@@ -4,8 +4,15 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::process::Command;
 
-/// The line of the text whose code returns to `address`; none where no tool is there to tell.
-pub(crate) fn line_of(library: &Path, address: usize) -> Option<u32> {
+/// The line of the text whose code returns to `address`, and those of the calls that were put in place around it; none
+/// where no tool is there to tell.
+pub(crate) fn lines_of(library: &Path, address: usize) -> Vec<u32> {
+    tool_output(library, address)
+        .map(|text| text.lines().filter_map(line_in_text).collect())
+        .unwrap_or_default()
+}
+
+fn tool_output(library: &Path, address: usize) -> Option<String> {
     // SAFETY: a struct of pointers, for which zeros are valid.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: the address is only looked up, and `found` is ours.
@@ -24,7 +31,7 @@ pub(crate) fn line_of(library: &Path, address: usize) -> Option<u32> {
         command.args(*arguments).arg("-e").arg(library).arg(format!("{offset:#x}"));
         let output = command.output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
-        text.lines().find_map(line_in_text)
+        text.lines().any(|line| line_in_text(line).is_some()).then_some(text)
     })
 }
 
