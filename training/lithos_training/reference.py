@@ -13,6 +13,22 @@ from .checkpoint import read_values
 from .vocabulary import TURN_END, template_renderer
 
 
+def keep_in_bf16(model: torch.nn.Module) -> None:
+    """Makes attention read keys (after their rotation) and values rounded to BF16, as the engine keeps them."""
+    from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
+
+    rotate = modeling.apply_rotary_pos_emb
+
+    def rounded(query, key, *rest, **options):
+        query, key = rotate(query, key, *rest, **options)
+        return query, key.bfloat16().float()
+
+    modeling.apply_rotary_pos_emb = rounded
+    for name, module in model.named_modules():
+        if name.endswith("self_attn.v_proj"):
+            module.register_forward_hook(lambda module, inputs, output: output.bfloat16().float())
+
+
 def main() -> None:
     """Writes JSON: for each prompt its token ids, the greedy continuation and the smallest gap between its best two logits."""
     from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
@@ -31,6 +47,7 @@ def main() -> None:
     values = {n: t for n, t in read_values(arguments.model / "model.safetensors").items() if not n.startswith("mtp.")}
     missing, unexpected = model.load_state_dict(values, strict=False)
     assert not missing and not unexpected, (missing, unexpected)
+    keep_in_bf16(model)
     tokenizer = Tokenizer.from_file(str(arguments.model / "tokenizer.json"))
     render = template_renderer()
     out = []

@@ -65,8 +65,36 @@ impl StepState {
         )
     }
 
+    /// The state as kernels read it: one word after the other.
+    pub fn words(&self) -> Vec<u32> {
+        let mut words = vec![self.rows, self.logit_first_row, self.logit_rows, self.slots_used];
+        for slot in &self.slots {
+            words.extend([
+                slot.slot,
+                slot.first_row,
+                slot.rows,
+                slot.position,
+                slot.state_position,
+            ]);
+        }
+        words
+    }
+
     /// The slots of the pass.
     pub fn active(&self) -> &[SlotRows] {
         &self.slots[..self.slots_used as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_the_struct() {
+        let rows = SlotRows { slot: 3, first_row: 0, rows: 5, position: 70, state_position: 68 };
+        let words = StepState::single(rows, 2).words();
+        assert_eq!(words.len() * 4, size_of::<StepState>());
+        assert_eq!(words[..9], [5, 3, 2, 1, 3, 0, 5, 70, 68]);
     }
 }

@@ -11,6 +11,7 @@ use lithos_model::{Model, ModelError};
 
 use crate::backend::Backend;
 use crate::backend_cpu::{Cpu, key_value_type};
+use crate::backend_emulator::Emulated;
 use crate::backend_interpreter::Oracle;
 use crate::error::EngineError;
 use crate::memory;
@@ -97,6 +98,9 @@ impl Engine {
         let checkpoint = Arc::new(checkpoint);
         let backend: Box<dyn Backend> = match options.backend {
             BackendKind::Cpu => Box::new(Cpu::new(&checkpoint, &graph, &options, context, SLOTS)?),
+            BackendKind::Emulator => {
+                Box::new(Emulated::new(&checkpoint, &graph, &options, context, SLOTS)?)
+            }
             BackendKind::Interpreter => {
                 Box::new(Oracle::new(&checkpoint, &graph, options.chunk, context, SLOTS))
             }

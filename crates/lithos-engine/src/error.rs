@@ -1,6 +1,8 @@
 //! What can go wrong, one line each.
 
+use lithos_compiler::device::{DeviceError, LoadError};
 use lithos_cpu::{CpuError, LaunchError};
+use lithos_emulator::EmulatorError;
 use lithos_graph::InterpreterError;
 use lithos_model::ModelError;
 use lithos_model::text::TextError;
@@ -24,6 +26,15 @@ pub enum EngineError {
     /// A pass failed.
     #[error("a pass failed: {0}")]
     Launch(#[from] LaunchError),
+    /// There is no program for graphics processors.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Weights cannot be put into such a program's order.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The emulator cannot run, or found a fault in a kernel.
+    #[error(transparent)]
+    Emulator(#[from] EmulatorError),
     /// The oracle refused.
     #[error(transparent)]
     Interpreter(#[from] InterpreterError),

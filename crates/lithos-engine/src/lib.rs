@@ -5,6 +5,7 @@
 
 mod backend;
 mod backend_cpu;
+mod backend_emulator;
 mod backend_interpreter;
 mod engine;
 mod error;

@@ -14,14 +14,21 @@ pub enum BackendKind {
     Cpu,
     /// The f32 oracle: slow, for comparisons.
     Interpreter,
+    /// The Metal text of the model's kernels, run lane by lane on the host: slow, to check kernels. Needs clang.
+    Emulator,
 }
 
 impl BackendKind {
+    /// All backends, the usual one first.
+    pub const ALL: [BackendKind; 3] =
+        [BackendKind::Cpu, BackendKind::Interpreter, BackendKind::Emulator];
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             BackendKind::Cpu => "cpu",
             BackendKind::Interpreter => "interpreter",
+            BackendKind::Emulator => "emulator",
         }
     }
 }
@@ -36,10 +43,10 @@ impl FromStr for BackendKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        [BackendKind::Cpu, BackendKind::Interpreter]
+        BackendKind::ALL
             .into_iter()
             .find(|kind| kind.name() == name)
-            .ok_or_else(|| format!("unknown backend `{name}`: cpu or interpreter"))
+            .ok_or_else(|| format!("unknown backend `{name}`: cpu, interpreter or emulator"))
     }
 }
 
@@ -58,6 +65,8 @@ pub struct EngineOptions {
     pub context: Option<usize>,
     /// Rows of a prefill chunk; `None` for the backend's choice.
     pub chunk: Option<usize>,
+    /// Whether the emulator checks every access (bounds, unwritten values, races), at a hundredth of its speed.
+    pub checks: bool,
 }
 
 impl Default for EngineOptions {
@@ -69,6 +78,7 @@ impl Default for EngineOptions {
             isa: None,
             context: None,
             chunk: None,
+            checks: false,
         }
     }
 }

@@ -9,11 +9,6 @@ typedef unsigned char uchar;
 #define TASK static __device__ __forceinline__
 #define INFINITY __int_as_float(0x7f800000)
 
-// What a kernel receives; a worker is a block of warps of 32 lanes.
-#define KERNEL(name)                                                                                                   \
-    extern "C" __global__ void name(const uchar* weights, float* arena, uchar* states, const StepState* step,          \
-                                    const uint* tokens, const uint* pages, const uint* records, uint* joins)
-
 #define threadgroup __shared__
 
 TASK float lane_sum(float x) {

@@ -7,16 +7,6 @@ using namespace metal;
 #define THREAD thread
 #define TASK static inline
 
-// What a kernel receives, by binding index.
-#define KERNEL(name)                                                                                                   \
-    kernel void name(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],                     \
-                     device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],                   \
-                     device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],                  \
-                     device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],                \
-                     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],       \
-                     uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],      \
-                     uint workers [[threadgroups_per_grid]])
-
 TASK float lane_sum(float x) { return simd_sum(x); }
 TASK float lane_max(float x) { return simd_max(x); }
 TASK float lane_xor(float x, uint mask) { return simd_shuffle_xor(x, ushort(mask)); }

@@ -18,6 +18,25 @@ pub enum Language {
 }
 
 impl Language {
+    /// The head of a kernel: what it receives, in the order of its bindings.
+    pub fn signature(self, name: &str) -> String {
+        match self {
+            Language::Metal => format!(
+                "kernel void {name}(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],\n    \
+                 device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],\n    \
+                 device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],\n    \
+                 device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],\n    \
+                 uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],\n    \
+                 uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],\n    \
+                 uint workers [[threadgroups_per_grid]])"
+            ),
+            Language::Cuda => format!(
+                "extern \"C\" __global__ void {name}(const uchar* weights, float* arena, uchar* states, const StepState* step,\n    \
+                 const uint* tokens, const uint* pages, const uint* records, uint* joins)"
+            ),
+        }
+    }
+
     /// The prelude: what the dialect's words mean.
     fn prelude(self) -> &'static str {
         match self {
@@ -58,7 +77,6 @@ pub const PARTIAL_HEADER: usize = 2;
 pub fn library(language: Language, state: &str) -> String {
     let mut text = String::new();
     let prelude = language.prelude();
-    // The prelude's kernel signature names the state, which needs the prelude's types.
     let _ = writeln!(text, "{prelude}\n{state}\n{}", records::text());
     for body in BODIES {
         let _ = writeln!(text, "{body}");

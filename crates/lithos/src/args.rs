@@ -223,7 +223,7 @@ pub fn count() -> impl TypedValueParser<Value = usize> {
 }
 
 fn backend() -> impl TypedValueParser<Value = BackendKind> {
-    let names = [BackendKind::Cpu, BackendKind::Interpreter].map(BackendKind::name);
+    let names = BackendKind::ALL.map(BackendKind::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<BackendKind>())
 }
 

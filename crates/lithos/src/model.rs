@@ -170,7 +170,7 @@ fn announce(engine: &Engine) {
 /// The fusion level that an engine runs at, by name. The interpreter runs op by op, whatever was asked for.
 pub fn fusion_name(engine: &Engine) -> &'static str {
     match engine.backend() {
-        BackendKind::Cpu => engine.options().fusion.name(),
+        BackendKind::Cpu | BackendKind::Emulator => engine.options().fusion.name(),
         BackendKind::Interpreter => "none",
     }
 }

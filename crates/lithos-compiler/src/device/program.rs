@@ -150,10 +150,10 @@ impl Program {
         for (kernel, body) in self.kernels.iter().enumerate() {
             let _ = write!(
                 text,
-                "\nKERNEL({}) {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
+                "\n{} {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
                  Memory memory = {{weights, arena, states, step, tokens, pages, joins}};\n    \
                  Worker worker = THIS_WORKER;\n{body}}}\n",
-                Self::kernel_name(kernel)
+                language.signature(&Self::kernel_name(kernel))
             );
         }
         text

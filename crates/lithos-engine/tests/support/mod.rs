@@ -31,6 +31,7 @@ pub fn cpu(fusion: Fusion) -> EngineOptions {
 }
 
 /// The f32 oracle.
+#[allow(dead_code, reason = "not every test compares with it")]
 pub fn interpreter() -> EngineOptions {
     EngineOptions { backend: BackendKind::Interpreter, ..cpu(Fusion::None) }
 }
