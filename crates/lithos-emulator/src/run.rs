@@ -5,15 +5,18 @@ use crate::clocks::{Clocks, Space};
 use crate::compile::{Library, Symbols};
 use crate::error::EmulatorError;
 use crate::launch::{Launch, Report, ThreadgroupLayout};
-use crate::machine::{Exchange, Grid, Group, SIMDGROUP, Simdgroup, Stacks, State};
+use crate::machine::{
+    Exchange, Grid, Group, Runtime, SIMDGROUP, Simdgroup, Stacks, State, VariableRecord,
+};
 use crate::memory::{BufferId, Memory, POISON, Pages};
 use crate::schedule::{Parts, RUNTIME, Run};
 use crate::shadow::Shadow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 use std::ops::Range;
 
+/// Threadgroup variables that a text can hold, as in the header.
+const VARIABLES: usize = 1024;
 /// Untouched bytes around the memory of a threadgroup.
 const GAP: usize = 4096;
 
@@ -37,7 +40,7 @@ impl Library {
         let symbols = loaded.symbols()?;
         // SAFETY: the header defines the table, with this count, and nothing else runs in the text.
         let layout = unsafe {
-            let count = symbols.variable_count.min(1024) as usize;
+            let count = symbols.variable_count.min(VARIABLES as u64) as usize;
             let records = std::slice::from_raw_parts(symbols.variables, count);
             ThreadgroupLayout::new(self, launch, records)?
         };
@@ -168,39 +171,17 @@ fn return_written(checks: Checks, launch: &Launch<'_>, memory: &mut Memory) {
     }
 }
 
-/// The addresses of a loaded text: its constants lie there.
+/// The addresses of a loaded text, from its first to the end of its table, which lies behind all constants.
 fn image_of(symbols: &Symbols) -> Range<usize> {
-    let mut search = (symbols.lane as usize, 0..0);
-    // SAFETY: the callback is called during this call only, with the pointer given here.
-    unsafe { libc::dl_iterate_phdr(Some(extent), (&raw mut search).cast()) };
-    search.1
-}
-
-/// # Safety
-///
-/// Called by `dl_iterate_phdr` with the search of [`image_of`].
-unsafe extern "C" fn extent(
-    information: *mut libc::dl_phdr_info,
-    _size: libc::size_t,
-    search: *mut c_void,
-) -> libc::c_int {
-    // SAFETY: the loader's record is valid during the call, and `search` is what `image_of` gave.
-    unsafe {
-        let (wanted, found) = &mut *search.cast::<(usize, Range<usize>)>();
-        let information = &*information;
-        let headers =
-            std::slice::from_raw_parts(information.dlpi_phdr, usize::from(information.dlpi_phnum));
-        let base = information.dlpi_addr as usize;
-        let loads = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-        let start = loads().map(|header| base + header.p_vaddr as usize).min().unwrap_or(0);
-        let end = loads().map(|header| base + (header.p_vaddr + header.p_memsz) as usize);
-        let image = start..end.max().unwrap_or(0);
-        let here = image.contains(wanted);
-        if here {
-            *found = image;
-        }
-        libc::c_int::from(here)
+    // SAFETY: a struct of pointers, for which zeros are valid.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the address is only looked up, and `found` is ours.
+    if unsafe { libc::dladdr(symbols.lane.cast(), &raw mut found) } == 0 {
+        return 0..0;
     }
+    let table = symbols.variables as usize + VARIABLES * size_of::<VariableRecord>();
+    let end = table.max(symbols.runtime as usize).max(symbols.lane as usize);
+    found.dli_fbase as usize..end + size_of::<Runtime>()
 }
 
 impl Simdgroup {

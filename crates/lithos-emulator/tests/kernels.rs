@@ -200,3 +200,118 @@ fn multiplies_matrices() {
         assert!(distance(memory.floats(c).unwrap(), &wanted) < 1e-6);
     }
 }
+
+const LANES: &str = "
+constant uint TABLE[4] = {10, 20, 30, 40};
+
+kernel void lanes(device uint* out [[buffer(0)]], ushort lane [[thread_index_in_simdgroup]]) {
+    out[0 * 32 + lane] = simd_shuffle_xor(uint(lane), 5);
+    out[1 * 32 + lane] = simd_shuffle_down(uint(lane), 3);
+    out[2 * 32 + lane] = simd_shuffle_up(uint(lane), 3);
+    out[3 * 32 + lane] = simd_broadcast(uint(lane), 17);
+    out[4 * 32 + lane] = simd_prefix_exclusive_sum(uint(lane));
+    out[5 * 32 + lane] = simd_prefix_inclusive_sum(uint(lane));
+    out[6 * 32 + lane] = uint(simd_any(lane == 9)) + 2 * uint(simd_all(lane == 9)) + 4 * uint(simd_all(lane < 32));
+    out[7 * 32 + lane] = uint(ulong(simd_ballot(lane % 3 == 0)));
+    out[8 * 32 + lane] = simd_min(uint(lane) ^ 6) + 100 * simd_max(uint(lane) ^ 6);
+    out[9 * 32 + lane] = simd_shuffle(uint2(lane, 2 * lane), 31 - lane).y;
+    out[10 * 32 + lane] = popcount(uint(lane)) + 100 * ctz(uint(lane)) + 10000 * clz(uint(lane));
+    out[11 * 32 + lane] = TABLE[lane % 4] + extract_bits(uint(lane), 1, 2);
+}
+";
+
+#[test]
+fn lanes_exchange_values() {
+    let Some(emulator) = emulator() else { return };
+    let library = emulator.compile(&format!("{HEAD}{LANES}")).unwrap();
+    let wanted = |row: u32, lane: u32| match row {
+        0 => lane ^ 5,
+        1 => {
+            if lane + 3 < 32 {
+                lane + 3
+            } else {
+                lane
+            }
+        }
+        2 => lane.checked_sub(3).unwrap_or(lane),
+        3 => 17,
+        4 => (0..lane).sum(),
+        5 => (0..=lane).sum(),
+        6 => 5,
+        7 => (0..32).filter(|lane| lane % 3 == 0).map(|lane| 1 << lane).sum(),
+        8 => 3100,
+        9 => 2 * (31 - lane),
+        10 => lane.count_ones() + 100 * lane.trailing_zeros() + 10000 * lane.leading_zeros(),
+        _ => [10, 20, 30, 40][lane as usize % 4] + (lane >> 1 & 3),
+    };
+    for checked in [false, true] {
+        let mut memory = Memory::new();
+        let out = memory.add_unwritten("out", 12 * 128).unwrap();
+        let mut launch = Launch::new("lanes", 1, 32).bind(0, out);
+        launch.checked = checked;
+        library.run(&launch, &mut memory).unwrap();
+        for (i, word) in memory.bytes(out).chunks(4).enumerate() {
+            let (row, lane) = (i as u32 / 32, i as u32 % 32);
+            let got = u32::from_le_bytes(word.try_into().unwrap());
+            assert_eq!(got, wanted(row, lane), "row {row}, lane {lane}");
+        }
+    }
+}
+
+const ROUNDING: &str = "
+kernel void rounding(device const float* x [[buffer(0)]], device half* h [[buffer(1)]],
+                     device bfloat* b [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+    half a = half(x[i]), c = half(x[i + 1]);
+    h[4 * i] = a;
+    h[4 * i + 1] = a + c;
+    h[4 * i + 2] = a * c + a;
+    h[4 * i + 3] = fma(a, c, a);
+    bfloat d = bfloat(x[i]), e = bfloat(x[i + 1]);
+    b[4 * i] = d;
+    b[4 * i + 1] = d + e;
+    b[4 * i + 2] = d * e + d;
+    b[4 * i + 3] = bfloat4(half4(a))[3];
+}
+";
+
+#[test]
+fn half_and_bfloat_round_after_each_operation() {
+    use half::{bf16, f16};
+    let Some(emulator) = emulator() else { return };
+    let library = emulator.compile(&format!("{HEAD}{ROUNDING}")).unwrap();
+    // Around the largest and the smallest half, and ties.
+    let mut x = vec![65519.0, 65520.0, 1e-7, -3e-8, 0.0, 1.0 + 1.0 / 256.0, 3.0, f32::INFINITY];
+    x.extend(values(1048, 11));
+    let same = |got: f32, wanted: f32| got == wanted || got.is_nan() && wanted.is_nan();
+    for checked in [false, true] {
+        let mut memory = Memory::new();
+        let input = floats(&mut memory, "x", &x);
+        let halves = memory.add_unwritten("h", 1024 * 8).unwrap();
+        let bfloats = memory.add_unwritten("b", 1024 * 8).unwrap();
+        let mut launch =
+            Launch::new("rounding", 8, 128).bind(0, input).bind(1, halves).bind(2, bfloats);
+        launch.checked = checked;
+        library.run(&launch, &mut memory).unwrap();
+        let word = |id, i: usize| {
+            let bytes = &memory.bytes(id)[2 * i..2 * i + 2];
+            u16::from_le_bytes([bytes[0], bytes[1]])
+        };
+        for i in 0..1024 {
+            let round = |x: f32| f16::from_f32(x).to_f32();
+            let (a, c) = (round(x[i]), round(x[i + 1]));
+            let fused = f64::from(a) * f64::from(c) + f64::from(a);
+            let wanted = [a, round(a + c), round(round(a * c) + a), f16::from_f64(fused).to_f32()];
+            for (k, wanted) in wanted.into_iter().enumerate() {
+                let got = f16::from_bits(word(halves, 4 * i + k)).to_f32();
+                assert!(same(got, wanted), "half {i} {k}: {got} {wanted}");
+            }
+            let round = |x: f32| bf16::from_f32(x).to_f32();
+            let (d, e) = (round(x[i]), round(x[i + 1]));
+            let wanted = [d, round(d + e), round(round(d * e) + d), round(a)];
+            for (k, wanted) in wanted.into_iter().enumerate() {
+                let got = bf16::from_bits(word(bfloats, 4 * i + k)).to_f32();
+                assert!(same(got, wanted), "bfloat {i} {k}: {got} {wanted}");
+            }
+        }
+    }
+}
