@@ -4,7 +4,8 @@ mod support;
 
 use std::path::Path;
 
-use lithos_engine::{Engine, EngineOptions, Fusion, Isa, largest};
+use lithos_emulator::EmulatorError;
+use lithos_engine::{BackendKind, Engine, EngineError, EngineOptions, Fusion, Isa, largest};
 use lithos_format::gguf::Writer;
 use lithos_format::{Checkpoint, OwnedTensor, encode_matrix, format_names, write_safetensors};
 use support::{Reference, cpu, decoded, folder, interpreter, prefilled, reference};
@@ -92,6 +93,45 @@ fn the_cpu_equals_the_oracle_in_every_format() {
                 }
             }
         }
+    }
+}
+
+/// Opens a checkpoint in the emulator; `None`, and a line that says so, where there is no clang.
+fn emulated(folder: &Path) -> Option<Engine> {
+    let options = EngineOptions { backend: BackendKind::Emulator, ..cpu(Fusion::Layer) };
+    let required = std::env::var_os("LITHOS_REQUIRE_CLANG").is_some();
+    match Engine::open(folder, options) {
+        Ok(engine) => Some(engine),
+        Err(EngineError::Emulator(error @ EmulatorError::NoCompiler { .. })) if !required => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("opens in the emulator: {error}"),
+    }
+}
+
+#[test]
+fn the_emulator_equals_the_oracle_in_every_format() {
+    for format in format_names() {
+        let in_gguf = ["q4_0", "q4_1", "q8_0"].contains(&format);
+        let name = if in_gguf { "tiny_llama3" } else { "tiny_qwen35" };
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = if in_gguf {
+            let file = folder.path().join("model.gguf");
+            write_gguf(name, format, &file);
+            file
+        } else {
+            write_in_format(name, format, folder.path());
+            folder.path().to_path_buf()
+        };
+        let ids = &reference(name).ids[..24];
+        let wanted =
+            prefilled(&mut Engine::open(&path, interpreter()).expect("opens"), ids);
+        let Some(mut engine) = emulated(&path) else { return };
+        let one = decoded(&mut engine, ids, 1);
+        assert!(one == decoded(&mut engine, ids, 8), "{format}: bits depend on the rows");
+        let error = relative_error(&one, &wanted);
+        assert!(error < 5e-3, "{name} as {format}: relative error {error}");
     }
 }
 
