@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_the_numbers() {
         let needed = resident("synthetic:qwen3.8-27b-nvfp4");
-        // Without the embedding table, the vision part and the prediction layer.
-        assert!((14.0e9..15.5e9).contains(&(needed.weights as f64)), "{}", needed.weights);
+        // A pass over NVIDIA's file reads 17.608 GB, small tensors included; the embedding table is not among them.
+        assert!((17.59e9..17.61e9).contains(&(needed.weights as f64)), "{}", needed.weights);
         assert!((150e6..170e6).contains(&(needed.states as f64)), "{}", needed.states);
         let total = needed.weights + needed.states;
         assert!(needed.check("a", Some(total)).is_ok() && needed.check("a", None).is_ok());
