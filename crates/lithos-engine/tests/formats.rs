@@ -125,8 +125,7 @@ fn the_emulator_equals_the_oracle_in_every_format() {
             folder.path().to_path_buf()
         };
         let ids = &reference(name).ids[..24];
-        let wanted =
-            prefilled(&mut Engine::open(&path, interpreter()).expect("opens"), ids);
+        let wanted = prefilled(&mut Engine::open(&path, interpreter()).expect("opens"), ids);
         let Some(mut engine) = emulated(&path) else { return };
         let one = decoded(&mut engine, ids, 1);
         assert!(one == decoded(&mut engine, ids, 8), "{format}: bits depend on the rows");
