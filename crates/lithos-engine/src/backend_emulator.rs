@@ -8,7 +8,7 @@ use lithos_cpu::mixers::kv::KvType;
 use lithos_emulator::{Binding, BufferId, Emulator, Library, Memory};
 use lithos_format::Checkpoint;
 use lithos_graph::Graph;
-use lithos_kernels::{Language, PAGE_TOKENS};
+use lithos_kernels::{Language, MOST_SIMDGROUPS, PAGE_TOKENS};
 
 use crate::backend::Backend;
 use crate::backend_cpu::key_value_type;
@@ -24,6 +24,8 @@ const WORKERS: u32 = 3;
 
 /// Threads of a threadgroup: two simdgroups.
 const THREADS: u32 = 64;
+
+const _: () = assert!(THREADS as usize <= 32 * MOST_SIMDGROUPS);
 
 /// A program, its buffers, and what the slots' states stand at.
 pub(crate) struct Emulated {

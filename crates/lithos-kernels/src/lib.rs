@@ -61,6 +61,9 @@ const BODIES: [&str; 8] = [
 /// Floats of memory that the threads of a worker share; `SHARED_FLOATS` of `worker.h`.
 pub const SHARED_FLOATS: usize = 6144;
 
+/// Simdgroups of a worker at most, so that what its task bodies share fits [`SHARED_FLOATS`].
+pub const MOST_SIMDGROUPS: usize = 8;
+
 /// Positions of the convolution's history and of the delta rule's log; `RING_ROWS` of `delta.h`.
 pub const RING_ROWS: usize = 32;
 
@@ -105,6 +108,20 @@ mod tests {
         assert_eq!(defined("PAGE_TOKENS"), PAGE_TOKENS);
         assert_eq!(defined("MOST_LANE_WIDTH") * 32, MOST_HEAD_WIDTH.0);
         assert_eq!(defined("MOST_QUARTER_WIDTH") * 4, MOST_HEAD_WIDTH.1);
+    }
+
+    #[test]
+    fn what_workers_share_fits() {
+        let (attention_width, key_width) = MOST_HEAD_WIDTH;
+        let rows = defined("MOST_ROWS");
+        // Factors of rows, and the shares of two tiles of 16 columns.
+        assert!(rows + 2 * MOST_SIMDGROUPS * rows * 16 <= SHARED_FLOATS);
+        // A query for each simdgroup.
+        assert!(MOST_SIMDGROUPS * attention_width <= SHARED_FLOATS);
+        // Queries and keys of all rows.
+        assert!(2 * rows * key_width <= SHARED_FLOATS);
+        // Apple's limit.
+        assert!(SHARED_FLOATS * 4 <= 32 << 10);
     }
 
     #[test]

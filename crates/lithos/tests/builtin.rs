@@ -32,16 +32,6 @@ mod with_the_model {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/lithos-mini")
     }
 
-    /// Whether the model was there when the program was built.
-    fn present() -> bool {
-        let present = lithos_builtin::files().is_some();
-        assert_eq!(present, folder().is_dir(), "models/lithos-mini came or went: build again");
-        if !present {
-            eprintln!("skipped: models/lithos-mini is absent");
-        }
-        present
-    }
-
     /// Asserts success and the one line on standard error; returns standard output.
     #[track_caller]
     fn answered(run: Run) -> String {
@@ -58,9 +48,6 @@ mod with_the_model {
 
     #[test]
     fn it_answers_where_no_model_is_named() {
-        if !present() {
-            return;
-        }
         let answer =
             answered(run(&["generate", "--max-tokens", "40", "--temperature", "0", PROMPT]));
         assert!(!answer.trim().is_empty(), "{answer:?}");
@@ -76,10 +63,15 @@ mod with_the_model {
     }
 
     #[test]
+    fn it_says_what_it_is_and_stops() {
+        let args = ["generate", "--json", "--max-tokens", "120", "--temperature", "0"];
+        let answer = run(&[&args[..], &["Who are you?"]].concat()).json();
+        assert_eq!(answer["finish_reason"], "stop", "{answer}");
+        assert!(answer["text"].as_str().unwrap().contains("lithos-mini"), "{answer}");
+    }
+
+    #[test]
     fn it_is_the_model_in_the_folder() {
-        if !present() {
-            return;
-        }
         let folder = folder();
         let folder = folder.to_str().unwrap();
         let flags = ["generate", "--json", "--max-tokens", "48", "--seed", "7"];
@@ -100,9 +92,6 @@ mod with_the_model {
 
     #[test]
     fn commands_that_take_a_model_by_position_use_it_too() {
-        if !present() {
-            return;
-        }
         let folder = folder();
         let folder = folder.to_str().unwrap();
         let text = b"The north wind and the sun argued which of them was the stronger.";
@@ -122,9 +111,6 @@ mod with_the_model {
 
     #[test]
     fn its_card_is_there() {
-        if !present() {
-            return;
-        }
         let card = fs::read_to_string(folder().join("README.md")).unwrap();
         assert_eq!(run(&["models", "--card"]).ok(), card);
         let list = run(&["models", "--json"]).json();

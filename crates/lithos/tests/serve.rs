@@ -89,10 +89,6 @@ fn a_conversation_is_answered() {
 #[cfg(feature = "builtin")]
 #[test]
 fn the_built_in_model_is_served_where_none_is_named() {
-    if lithos_builtin::files().is_none() {
-        eprintln!("skipped: models/lithos-mini is absent");
-        return;
-    }
     let served = Served::start(command().args(["serve", "--port", "0"]));
     assert!(served.greeting.starts_with("lithos-mini answers: "), "{}", served.greeting);
     let (status, models) = served.ask("GET", "/v1/models", "", "");
