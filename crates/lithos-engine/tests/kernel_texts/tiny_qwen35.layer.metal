@@ -1,0 +1,87 @@
+#define RECORD(Type, at) *(DEVICE const Type*)(records + (at))
+
+kernel void region_0(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
+    device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],
+    device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
+    device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],
+    uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],
+    uint workers [[threadgroups_per_grid]]) {
+    threadgroup float shared[SHARED_FLOATS];
+    Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    Worker worker = THIS_WORKER;
+    // embedding
+    gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
+}
+
+kernel void region_1(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
+    device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],
+    device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
+    device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],
+    uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],
+    uint workers [[threadgroups_per_grid]]) {
+    threadgroup float shared[SHARED_FLOATS];
+    Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    Worker worker = THIS_WORKER;
+    // mixer
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 17));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 34));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 51));
+    join(memory, worker);
+    convolve(memory, worker, RECORD(ConvolveRecord, 68));
+    join(memory, worker);
+    gated_delta(memory, worker, RECORD(DeltaRecord, 74));
+    join(memory, worker);
+    gated_norm(memory, worker, RECORD(GatedNormRecord, 86));
+    join(memory, worker);
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 94));
+    join(memory, worker);
+    // feedforward
+    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE, CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 111));
+    join(memory, worker);
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 134));
+}
+
+kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
+    device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],
+    device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
+    device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],
+    uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],
+    uint workers [[threadgroups_per_grid]]) {
+    threadgroup float shared[SHARED_FLOATS];
+    Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    Worker worker = THIS_WORKER;
+    // mixer
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 17));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 34));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 51));
+    join(memory, worker);
+    attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 68));
+    join(memory, worker);
+    merge_ranges(memory, worker, RECORD(MergeRecord, 91));
+    join(memory, worker);
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 99));
+    join(memory, worker);
+    // feedforward
+    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE, CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 116));
+    join(memory, worker);
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 139));
+}
+
+kernel void region_3(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
+    device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],
+    device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
+    device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],
+    uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],
+    uint workers [[threadgroups_per_grid]]) {
+    threadgroup float shared[SHARED_FLOATS];
+    Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    Worker worker = THIS_WORKER;
+    // head
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+}
