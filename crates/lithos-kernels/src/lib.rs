@@ -121,7 +121,7 @@ mod tests {
         // Queries and keys of all rows.
         assert!(2 * rows * key_width <= SHARED_FLOATS);
         // Apple's limit.
-        assert!(SHARED_FLOATS * 4 <= 32 << 10);
+        const { assert!(SHARED_FLOATS * 4 <= 32 << 10) };
     }
 
     #[test]

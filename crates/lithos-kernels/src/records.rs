@@ -194,7 +194,7 @@ records! {
         input: u32,
         /// Output, in the arena.
         output: u32,
-        /// Weights [channel][tap], among the small arrays.
+        /// Weights, the taps of a channel adjacent, among the small arrays.
         weight: u32,
         /// History, in the states.
         history: u32,
