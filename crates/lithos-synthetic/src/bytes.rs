@@ -126,25 +126,29 @@ impl Recipe {
 }
 
 impl Nibbles {
-    /// Two random bytes become one byte of two codes. Written as passes over whole arrays, which compile to vectors.
-    fn block(&self, words: &[u64; BLOCK / 4], out: &mut [u8; BLOCK]) {
-        let mut codes = [0u8; 2 * BLOCK];
-        for (word, codes) in words.iter().zip(codes.as_chunks_mut().0) {
-            *codes = word.to_le_bytes();
+    /// Two random bytes become one byte of two codes.
+    fn block(self, words: &[u64; BLOCK / 4], out: &mut [u8; BLOCK]) {
+        let mut random = [0; 2 * BLOCK];
+        for (word, bytes) in words.iter().zip(random.as_chunks_mut().0) {
+            *bytes = word.to_le_bytes();
+        }
+        let (low, high) = random.split_at(BLOCK);
+        for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
+            *out = self.code(*low) | self.code(*high) << 4;
+        }
+    }
+
+    /// The code of eight random bits: a sign and seven of magnitude. A plain loop over signed bytes, because compilers
+    /// turn that into vector instructions: three times the speed of a sum over an iterator.
+    #[inline(always)]
+    fn code(self, random: u8) -> u8 {
+        let below = (random & 0x7f) as i8;
+        let mut magnitude = 0;
+        for threshold in self.thresholds {
+            magnitude += u8::from(below >= threshold as i8);
         }
         let [positive, negative] = self.signs;
-        for code in &mut codes {
-            let below = *code & 0x7f;
-            let mut magnitude = 0;
-            for threshold in self.thresholds {
-                magnitude += u8::from(below >= threshold);
-            }
-            let sign = if *code & 0x80 == 0 { positive } else { negative };
-            *code = magnitude ^ sign;
-        }
-        for (out, [low, high]) in out.iter_mut().zip(codes.as_chunks().0) {
-            *out = low | high << 4;
-        }
+        magnitude ^ if (random as i8) < 0 { negative } else { positive }
     }
 }
 

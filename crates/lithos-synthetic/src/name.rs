@@ -201,14 +201,11 @@ impl NamedShape {
         Self::all().find(|shape| shape.name() == name)
     }
 
-    /// The formats that checkpoints of the shape come in, and why not in others.
+    /// The formats that checkpoints of the shape come in.
     fn formats(&self) -> Vec<&'static str> {
         let names = FORMATS.iter().map(|(name, _)| *name);
         match self {
-            // INT4 groups are 64 columns, and the widths of one family are not whole groups of them.
-            NamedShape::Model(_, shape) => {
-                names.filter(|name| *name != "int4" || shape.hidden.is_multiple_of(64)).collect()
-            }
+            NamedShape::Model(..) => names.collect(),
             NamedShape::Drafter(..) => {
                 names.filter(|name| ["bf16", "nvfp4"].contains(name)).collect()
             }
