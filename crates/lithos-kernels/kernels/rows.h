@@ -1,27 +1,7 @@
 // Row by row: norms, rotations and elementwise operations. A task is a row of the pass.
 
-// Each head: x / rms(x) * (w + offset) * silu(gate).
-TASK void gated_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const GatedNormRecord& record) {
-    uint rows = memory.step->rows;
-    DEVICE const float* weight = small_array(memory, record.norm);
-    for (uint row = first_task(worker, rows); row < rows; row += worker.workers) {
-        uint base = row * record.heads * record.head_width;
-        for (uint head = worker.simdgroup; head < record.heads; head += worker.simdgroups) {
-            DEVICE const float* x = memory.arena + record.input + base + head * record.head_width;
-            DEVICE const float* gate = memory.arena + record.gate + base + head * record.head_width;
-            DEVICE float* out = memory.arena + record.output + base + head * record.head_width;
-            float squares = 0.0f;
-            for (uint i = worker.lane; i < record.head_width; i += 32) squares += x[i] * x[i];
-            float factor = reciprocal_root(lane_sum(squares) / (float)record.head_width + record.epsilon);
-            for (uint i = worker.lane; i < record.head_width; i += 32) {
-                out[i] = x[i] * factor * (weight[i] + record.norm_offset) * silu(gate[i]);
-            }
-        }
-    }
-}
-
-// x / rms(x) * (w + offset), over whole rows or head by head.
-TASK void row_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const RowNormRecord& record) {
+// Each head (or the whole row, as one head): x / rms(x) * (w + offset), times silu(gate) if there is one.
+TASK void head_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const HeadNormRecord& record) {
     uint rows = memory.step->rows;
     DEVICE const float* weight = small_array(memory, record.norm);
     for (uint row = first_task(worker, rows); row < rows; row += worker.workers) {
@@ -32,7 +12,10 @@ TASK void row_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE co
             float squares = 0.0f;
             for (uint i = worker.lane; i < record.head_width; i += 32) squares += x[i] * x[i];
             float factor = reciprocal_root(lane_sum(squares) / (float)record.head_width + record.epsilon);
-            for (uint i = worker.lane; i < record.head_width; i += 32) out[i] = x[i] * factor * (weight[i] + record.norm_offset);
+            for (uint i = worker.lane; i < record.head_width; i += 32) {
+                float value = x[i] * factor * (weight[i] + record.norm_offset);
+                out[i] = record.gate == NOTHING ? value : value * silu(memory.arena[record.gate + start + i]);
+            }
         }
     }
 }

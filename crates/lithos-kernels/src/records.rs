@@ -230,29 +230,12 @@ records! {
         /// Output, in the arena.
         output: u32,
     }
-    /// Norm of each head, then a SiLU gate.
-    GatedNormRecord {
+    /// Norm of each head, or of a whole row as one head; then a SiLU gate.
+    HeadNormRecord {
         /// Normalised, in the arena.
         input: u32,
-        /// Gate, in the arena.
+        /// Gate, in the arena; or nothing.
         gate: u32,
-        /// Output, in the arena.
-        output: u32,
-        /// Heads of a row.
-        heads: u32,
-        /// Elements of a head.
-        head_width: u32,
-        /// Weight, among the small arrays.
-        norm: u32,
-        /// Added to the mean square.
-        epsilon: f32,
-        /// Added to the weight.
-        norm_offset: f32,
-    }
-    /// A norm of whole rows, or of each head.
-    RowNormRecord {
-        /// Input, in the arena.
-        input: u32,
         /// Output, in the arena.
         output: u32,
         /// Heads of a row.

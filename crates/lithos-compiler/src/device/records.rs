@@ -3,9 +3,9 @@
 use bytemuck::Pod;
 use lithos_graph::{Graph, OpKind, StateKind, ValueId};
 use lithos_kernels::records::{
-    AttendRecord, ConvolveRecord, DeltaRecord, ElementwiseRecord, GateUpRecord, GatedNormRecord,
-    GatherRecord, HeadRecord, KeptRecord, LinearRecord, MatrixRecord, MergeRecord, NOTHING,
-    OperandRecord, RowNormRecord,
+    AttendRecord, ConvolveRecord, DeltaRecord, ElementwiseRecord, GateUpRecord, GatherRecord,
+    HeadNormRecord, HeadRecord, KeptRecord, LinearRecord, MatrixRecord, MergeRecord, NOTHING,
+    OperandRecord,
 };
 
 use super::lanes::{codes_name, scales_name};
@@ -145,31 +145,10 @@ impl Recorder<'_> {
                 Call::new("gated_delta", record)
             }
             TaskKind::GatedNorm { input, gate, norm, output } => {
-                let head_width = self.elements(norm.weight);
-                let record = GatedNormRecord {
-                    input: self.buffer(*input),
-                    gate: self.buffer(*gate),
-                    output: self.buffer(*output),
-                    heads: self.width(*output) / head_width,
-                    head_width,
-                    norm: self.places.weights.array(norm.weight),
-                    epsilon: norm.epsilon,
-                    norm_offset: norm.weight_offset,
-                };
-                Call::new("gated_norm", record)
+                self.head_norm(*input, Some(*gate), norm, *output)
             }
             TaskKind::RmsNorm { input, norm, output } => {
-                let head_width = self.elements(norm.weight);
-                let record = RowNormRecord {
-                    input: self.buffer(*input),
-                    output: self.buffer(*output),
-                    heads: self.width(*output) / head_width,
-                    head_width,
-                    norm: self.places.weights.array(norm.weight),
-                    epsilon: norm.epsilon,
-                    norm_offset: norm.weight_offset,
-                };
-                Call::new("row_norm", record)
+                self.head_norm(*input, None, norm, *output)
             }
             TaskKind::Elementwise { op, a, b, output } => {
                 let record = ElementwiseRecord {
@@ -192,6 +171,27 @@ impl Recorder<'_> {
                 return Err(DeviceError::Unsupported { kind: kind.name() });
             }
         })
+    }
+
+    fn head_norm(
+        &self,
+        input: BufferId,
+        gate: Option<BufferId>,
+        norm: &Norm,
+        output: BufferId,
+    ) -> Call {
+        let head_width = self.elements(norm.weight);
+        let record = HeadNormRecord {
+            input: self.buffer(input),
+            gate: gate.map_or(NOTHING, |gate| self.buffer(gate)),
+            output: self.buffer(output),
+            heads: self.width(output) / head_width,
+            head_width,
+            norm: self.places.weights.array(norm.weight),
+            epsilon: norm.epsilon,
+            norm_offset: norm.weight_offset,
+        };
+        Call::new("head_norm", record)
     }
 
     /// Place of a buffer in the arena, in floats.

@@ -34,7 +34,7 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     join(memory, worker);
     gated_delta(memory, worker, RECORD(DeltaRecord, 74));
     join(memory, worker);
-    gated_norm(memory, worker, RECORD(GatedNormRecord, 86));
+    head_norm(memory, worker, RECORD(HeadNormRecord, 86));
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 94));
     join(memory, worker);

@@ -19,7 +19,7 @@ extern "C" __global__ void region_0(const uchar* weights, float* arena, uchar* s
         join(memory, worker);
         gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 609 + 84));
         join(memory, worker);
-        gated_norm(memory, worker, RECORD(GatedNormRecord, repeat * 609 + 96));
+        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 609 + 96));
         join(memory, worker);
         linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 609 + 104));
         join(memory, worker);
@@ -38,7 +38,7 @@ extern "C" __global__ void region_0(const uchar* weights, float* arena, uchar* s
         join(memory, worker);
         gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 609 + 235));
         join(memory, worker);
-        gated_norm(memory, worker, RECORD(GatedNormRecord, repeat * 609 + 247));
+        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 609 + 247));
         join(memory, worker);
         linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 609 + 255));
         join(memory, worker);
@@ -57,7 +57,7 @@ extern "C" __global__ void region_0(const uchar* weights, float* arena, uchar* s
         join(memory, worker);
         gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 609 + 386));
         join(memory, worker);
-        gated_norm(memory, worker, RECORD(GatedNormRecord, repeat * 609 + 398));
+        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 609 + 398));
         join(memory, worker);
         linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 609 + 406));
         join(memory, worker);
