@@ -31,8 +31,8 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "LANGUAGE")]
     emit: Option<Emit>,
     /// Tokens that the caches hold
-    #[arg(long, default_value_t = 4096, value_name = "TOKENS")]
-    context: usize,
+    #[arg(long, default_value_t = 4096, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    context: u32,
 }
 
 /// A language to print.
@@ -51,7 +51,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let options = DeviceOptions {
         fusion: args.fusion,
         slots: 1,
-        capacity: args.context.max(1),
+        capacity: args.context as usize,
         key_values: KeyValues::Bf16,
         range_keys: 256,
     };
