@@ -3,8 +3,8 @@
 mod support;
 
 use lithos_emulator::EmulatorError;
-use lithos_engine::{BackendKind, Engine, EngineError, EngineOptions, Fusion, TokenId, largest};
-use support::{Reference, cpu, decoded, folder, prefilled, reference};
+use lithos_engine::{BackendKind, Engine, EngineError, EngineOptions, Fusion, largest};
+use support::{Reference, after_rejection, cpu, decoded, folder, prefilled, reference};
 
 /// Largest difference of a logit from the reference, for F32 weights.
 const TOLERANCE: f32 = 2e-4;
@@ -68,23 +68,7 @@ fn a_rejected_suffix_leaves_no_trace() {
     let Some(mut engine) = open("tiny_qwen35", Fusion::Step, false) else { return };
     let vocabulary = engine.vocabulary();
     for accepted in [0, 1, 5, 8] {
-        let mut sequence = engine.sequence();
-        sequence.reset();
-        sequence.prefill(&ids[..20], 0, |_, _| ()).expect("prefill runs");
-        let draft: Vec<TokenId> = (0..8)
-            .map(|i| match i < accepted {
-                true => ids[20 + i],
-                false => TokenId((ids[20 + i].0 + 1) % vocabulary as u32),
-            })
-            .collect();
-        sequence.decode(&draft).expect("verification runs");
-        sequence.accept(accepted);
-        let first = 20 + accepted;
-        let mut found = Vec::new();
-        for rows in ids[first..first + 6].chunks(3) {
-            found.extend_from_slice(sequence.decode(rows).expect("decode runs"));
-            sequence.accept(rows.len());
-        }
+        let (first, found) = after_rejection(&mut engine, &ids, accepted, 6);
         let wanted = &logits[first * vocabulary..(first + 6) * vocabulary];
         assert_close(&found, wanted, vocabulary, &format!("accepted {accepted}"));
     }

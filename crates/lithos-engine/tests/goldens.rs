@@ -3,8 +3,10 @@
 
 mod support;
 
-use lithos_engine::{Engine, EngineOptions, Fusion, Isa, MAX_DECODE_ROWS, TokenId, largest};
-use support::{Reference, cpu, decoded, folder, interpreter, prefilled, reference};
+use lithos_engine::{Engine, EngineOptions, Fusion, Isa, MAX_DECODE_ROWS, largest};
+use support::{
+    Reference, after_rejection, cpu, decoded, folder, interpreter, prefilled, reference,
+};
 
 const F32_FAMILIES: [&str; 3] = ["tiny_qwen35", "tiny_qwen3", "tiny_llama3"];
 
@@ -94,27 +96,7 @@ fn a_rejected_suffix_leaves_no_trace() {
             let mut engine = open(name, options);
             let vocabulary = engine.vocabulary();
             for accepted in 0..=8usize {
-                let mut sequence = engine.sequence();
-                sequence.reset();
-                sequence.prefill(&ids[..20], 0, |_, _| ()).expect("prefill runs");
-                // Right as far as it is accepted, wrong from there on.
-                let draft: Vec<TokenId> = (0..8)
-                    .map(|i| match i < accepted {
-                        true => ids[20 + i],
-                        false => TokenId((ids[20 + i].0 + 1) % vocabulary as u32),
-                    })
-                    .collect();
-                sequence.decode(&draft).expect("verification runs");
-                sequence.accept(accepted);
-                let first = 20 + accepted;
-                // Once more, so that a second verification follows a first without a prefill between.
-                sequence.decode(&draft).expect("verification runs");
-                sequence.accept(0);
-                let mut found = Vec::new();
-                for rows in ids[first..first + 12].chunks(5) {
-                    found.extend_from_slice(sequence.decode(rows).expect("decode runs"));
-                    sequence.accept(rows.len());
-                }
+                let (first, found) = after_rejection(&mut engine, &ids, accepted, 12);
                 let wanted = &logits[first * vocabulary..(first + 12) * vocabulary];
                 let what =
                     format!("{name}, {} {}, accepted {accepted}", options.backend, options.fusion);

@@ -61,3 +61,37 @@ pub fn decoded(engine: &mut Engine, ids: &[TokenId], rows: usize) -> Vec<f32> {
     }
     logits
 }
+
+/// Prefills 20 tokens, verifies 8 drafts of which `accepted` are right, twice in a row, and decodes the `count` tokens that
+/// really follow, five rows at a time. Returns the index of the first of them, and their logits.
+#[allow(dead_code, reason = "not every test rejects drafts")]
+pub fn after_rejection(
+    engine: &mut Engine,
+    ids: &[TokenId],
+    accepted: usize,
+    count: usize,
+) -> (usize, Vec<f32>) {
+    let vocabulary = engine.vocabulary() as u32;
+    let mut sequence = engine.sequence();
+    sequence.reset();
+    sequence.prefill(&ids[..20], 0, |_, _| ()).expect("prefill runs");
+    // Right as far as it is accepted, wrong from there on.
+    let draft: Vec<TokenId> = (0..8)
+        .map(|i| match i < accepted {
+            true => ids[20 + i],
+            false => TokenId((ids[20 + i].0 + 1) % vocabulary),
+        })
+        .collect();
+    sequence.decode(&draft).expect("verification runs");
+    sequence.accept(accepted);
+    let first = 20 + accepted;
+    // Once more, so that a second verification follows a first without a prefill between.
+    sequence.decode(&draft).expect("verification runs");
+    sequence.accept(0);
+    let mut found = Vec::new();
+    for rows in ids[first..first + count].chunks(5) {
+        found.extend_from_slice(sequence.decode(rows).expect("decode runs"));
+        sequence.accept(rows.len());
+    }
+    (first, found)
+}
