@@ -5,7 +5,11 @@
 // Floats of memory that the threads of a worker share.
 #define SHARED_FLOATS 6144
 // Turns that a join waits before it gives up.
+#ifndef MOST_TURNS
 #define MOST_TURNS 400000000u
+#endif
+// Turns after which a waiting worker looks whether another one gave up: a power of two.
+#define TURNS_TO_LOOK 64u
 #define NOTHING 0xffffffffu
 // Widest head of attention, in lanes' worth of 32; widest key of the delta rule, in quarters.
 #define MOST_LANE_WIDTH 8
@@ -49,7 +53,8 @@ TASK DEVICE const float* small_array(THREAD const Memory& memory, uint offset) {
 }
 
 // All workers have finished the phase and see what it wrote. The counter only ever grows: the ticket says which
-// multiple of the workers completes this join. A worker that waits too long sets the error flag and goes on.
+// multiple of the workers completes this join. A worker that waits too long sets the error flag to the number of the join,
+// counted from 1, and goes on.
 TASK void join(THREAD const Memory& memory, THREAD Worker& worker) {
     worker_barrier();
     if (thread_of(worker) == 0) {
@@ -57,8 +62,10 @@ TASK void join(THREAD const Memory& memory, THREAD Worker& worker) {
         uint target = (ticket / worker.workers + 1) * worker.workers;
         uint turns = 0;
         while ((int)(observe(memory.joins) - target) < 0) {
-            if (++turns == MOST_TURNS || observe(memory.joins + 1) != 0) {
-                publish(memory.joins + 1, 1);
+            if (++turns % TURNS_TO_LOOK != 0) continue;
+            if (observe(memory.joins + 1) != 0) break;
+            if (turns >= MOST_TURNS) {
+                publish(memory.joins + 1, target / worker.workers);
                 break;
             }
         }

@@ -7,6 +7,8 @@ typedef unsigned char uchar;
 #define SHARED
 #define THREAD
 #define TASK static __device__ __forceinline__
+// About a microsecond each: a join gives up after some seconds.
+#define MOST_TURNS 2000000u
 #define INFINITY __int_as_float(0x7f800000)
 
 #define threadgroup __shared__
