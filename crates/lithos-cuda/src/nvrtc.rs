@@ -225,7 +225,7 @@ fn load_builtins(folder: &Path) {
             use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
             // SAFETY: a library of data. It stays loaded, as the compiler may ask for it at any time.
             let opened = unsafe { Library::open(Some(entry.path()), RTLD_NOW | RTLD_GLOBAL) };
-            opened.map_or((), std::mem::forget);
+            let _ = opened.map(std::mem::forget);
         }
     }
     #[cfg(not(unix))]

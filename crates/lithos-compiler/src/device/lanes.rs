@@ -6,6 +6,8 @@
 //! decoded where they arrive, and a lane's columns are adjacent, so activations are read in their own order. Block scales lie
 //! in a plane of their own, `[tile][block][rows 0, 8, 1, 9, ...]`. Columns and rows are padded with zeros to whole units and tiles.
 
+use std::ops::Range;
+
 use lithos_format::{Codes, Encoding, ScaleType};
 use thiserror::Error;
 
@@ -118,27 +120,54 @@ impl LaneLayout {
         (tile * self.blocks() + block) * TILE_ROWS + within % 8 * 2 + within / 8
     }
 
+    /// Bytes that a tile takes in each plane: codes, scales, biases.
+    pub fn tile_bytes(&self) -> [usize; 3] {
+        let plane = |element: Option<ScaleType>| {
+            self.blocks() * TILE_ROWS * element.map_or(0, ScaleType::bytes)
+        };
+        [
+            self.units() * UNIT_BYTES,
+            plane(self.encoding.blocks.map(|blocks| blocks.scale)),
+            plane(self.encoding.blocks.and_then(|blocks| blocks.bias)),
+        ]
+    }
+
     /// Packs a matrix into `out`, which holds [`LaneLayout::bytes`] zeroed bytes.
     ///
     /// # Panics
     /// If `out` has another size.
     pub fn pack(&self, source: &dyn WeightSource, out: &mut [u8]) {
         assert_eq!(out.len(), self.bytes(), "room for the packed matrix");
-        let (codes_out, planes) = out.split_at_mut(self.code_bytes());
-        let (scales_out, biases_out) = planes.split_at_mut(self.scale_bytes());
+        let (codes, planes) = out.split_at_mut(self.code_bytes());
+        let (scales, biases) = planes.split_at_mut(self.scale_bytes());
+        self.pack_tiles(source, 0..self.tiles(), [codes, scales, biases]);
+    }
+
+    /// Packs some tiles of a matrix into zeroed parts of its planes that hold just these tiles, or more.
+    ///
+    /// # Panics
+    /// If a part is smaller than its tiles.
+    pub fn pack_tiles(
+        &self,
+        source: &dyn WeightSource,
+        tiles: Range<usize>,
+        planes: [&mut [u8]; 3],
+    ) {
+        let [codes_out, scales_out, biases_out] = planes;
         let codes = self.encoding.codes;
+        let first = tiles.start * TILE_ROWS;
         let mut unpacked = vec![0; self.cols * codes.bytes_unpacked()];
         let stored_blocks =
             self.encoding.blocks.map_or(0, |blocks| self.cols.div_ceil(blocks.cols));
         let mut bits = vec![0; stored_blocks];
-        for row in 0..self.rows {
+        let lane_bytes = self.lane_cols() * codes.bytes_unpacked();
+        for row in first..self.rows.min(tiles.end * TILE_ROWS) {
             source.unpack_codes(row, &mut unpacked);
-            let lane_bytes = self.lane_cols() * codes.bytes_unpacked();
             for (quarter, columns) in unpacked.chunks(lane_bytes).enumerate() {
-                let word = &mut codes_out[self.word(row, quarter)..][..8];
+                let word = &mut codes_out[self.word(row - first, quarter)..][..8];
                 if codes.bits() == 4 {
-                    for (column, code) in columns.iter().enumerate() {
-                        word[column / 2] |= (code & 15) << (column % 2 * 4);
+                    for (byte, pair) in word.iter_mut().zip(columns.chunks(2)) {
+                        *byte = pair.iter().rev().fold(0, |byte, code| byte << 4 | code & 15);
                     }
                 } else {
                     word[..columns.len()].copy_from_slice(columns);
@@ -146,10 +175,10 @@ impl LaneLayout {
             }
             let Some(blocks) = self.encoding.blocks else { continue };
             source.unpack_scales(row, &mut bits);
-            self.put(row, &bits, blocks.scale, scales_out);
+            self.put(row - first, &bits, blocks.scale, scales_out);
             if let Some(bias) = blocks.bias {
                 source.unpack_biases(row, &mut bits);
-                self.put(row, &bits, bias, biases_out);
+                self.put(row - first, &bits, bias, biases_out);
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Weights of a checkpoint into the places of a program.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use lithos_format::{Checkpoint, Encoding, FormatError, Matrix};
-use lithos_graph::{Graph, RowMap, ValueId};
+use lithos_format::{Checkpoint, Encoding, FormatError, Matrix, Tensor};
+use lithos_graph::{Graph, Rotary, RowMap, ValueId};
 use thiserror::Error;
 
+use super::lanes::LaneLayout;
 use super::places::WeightPlaces;
 use crate::layout::WeightSource;
 
@@ -52,7 +54,172 @@ impl WeightSource for Ordered<'_> {
     }
 }
 
+/// All weights of a program in pieces that can be packed one by one, by many threads.
+#[derive(Debug)]
+pub struct WeightPieces<'a> {
+    matrices: Vec<PlacedMatrix<'a>>,
+    pieces: Vec<Piece<'a>>,
+    factors: HashMap<ValueId, f32>,
+    largest: usize,
+}
+
+/// A stored matrix and where it goes.
+#[derive(Debug)]
+struct PlacedMatrix<'a> {
+    matrix: Matrix<'a>,
+    rows: &'a RowMap,
+    layout: LaneLayout,
+    place: usize,
+}
+
+#[derive(Debug)]
+enum Piece<'a> {
+    /// Some tiles of a matrix, by its index.
+    Tiles { matrix: usize, tiles: Range<usize> },
+    /// A small array.
+    Array { tensor: Tensor<'a>, elements: usize, place: usize },
+    /// A rotation's frequencies.
+    Rotary { rotary: &'a Rotary, place: usize },
+}
+
+/// Part of a packed piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedPart {
+    /// Offset in the memory that the piece was packed into.
+    pub at: usize,
+    /// Bytes.
+    pub bytes: usize,
+    /// Offset in the buffer of weights.
+    pub place: usize,
+}
+
+impl WeightPieces<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Bytes of the largest piece.
+    pub fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// The factor of each matrix.
+    pub fn factors(&self) -> &HashMap<ValueId, f32> {
+        &self.factors
+    }
+
+    /// Packs piece `index` into the beginning of `out`, which holds [`WeightPieces::largest`] bytes of anything, and says where
+    /// its parts go. Bytes of the buffer of weights that no part covers are zero.
+    ///
+    /// # Errors
+    /// [`LoadError`] names the tensor.
+    pub fn pack(&self, index: usize, out: &mut [u8]) -> Result<Vec<PackedPart>, LoadError> {
+        match &self.pieces[index] {
+            Piece::Tiles { matrix, tiles } => {
+                Ok(self.matrices[*matrix].pack_tiles(tiles.clone(), out))
+            }
+            Piece::Array { tensor, elements, place } => {
+                let bytes = elements * 4;
+                write_floats(&mut out[..bytes], &tensor.to_f32()?);
+                Ok(vec![PackedPart { at: 0, bytes, place: *place }])
+            }
+            Piece::Rotary { rotary, place } => {
+                let frequencies: Vec<f32> =
+                    rotary.frequencies().into_iter().map(|frequency| frequency as f32).collect();
+                let bytes = frequencies.len() * 4;
+                write_floats(&mut out[..bytes], &frequencies);
+                Ok(vec![PackedPart { at: 0, bytes, place: *place }])
+            }
+        }
+    }
+}
+
+impl PlacedMatrix<'_> {
+    fn pack_tiles(&self, tiles: Range<usize>, out: &mut [u8]) -> Vec<PackedPart> {
+        let tile_bytes = self.layout.tile_bytes();
+        let [codes, scales, biases] = tile_bytes.map(|bytes| bytes * tiles.len());
+        let out = &mut out[..codes + scales + biases];
+        out.fill(0);
+        let (codes_out, planes) = out.split_at_mut(codes);
+        let (scales_out, biases_out) = planes.split_at_mut(scales);
+        let source = Ordered { matrix: &self.matrix, rows: self.rows };
+        self.layout.pack_tiles(&source, tiles.clone(), [codes_out, scales_out, biases_out]);
+        let starts =
+            [0, self.layout.code_bytes(), self.layout.code_bytes() + self.layout.scale_bytes()];
+        let (mut parts, mut at) = (Vec::new(), 0);
+        for (start, tile) in starts.into_iter().zip(tile_bytes) {
+            let bytes = tile * tiles.len();
+            if bytes > 0 {
+                parts.push(PackedPart {
+                    at,
+                    bytes,
+                    place: self.place + start + tile * tiles.start,
+                });
+            }
+            at += bytes;
+        }
+        parts
+    }
+}
+
 impl WeightPlaces {
+    /// The weights in pieces of about `most` bytes, in the order of their places.
+    ///
+    /// # Errors
+    /// [`LoadError`] names the tensor.
+    pub fn pieces<'a>(
+        &'a self,
+        checkpoint: &'a Checkpoint,
+        graph: &'a Graph,
+        most: usize,
+    ) -> Result<WeightPieces<'a>, LoadError> {
+        let mut all = WeightPieces {
+            matrices: Vec::new(),
+            pieces: Vec::new(),
+            factors: HashMap::new(),
+            largest: 0,
+        };
+        let mut placed: Vec<_> = self.matrices.iter().collect();
+        placed.sort_by_key(|(_, (place, _))| *place);
+        for (id, (place, layout)) in placed {
+            let Some(source) = graph.value(*id).weight() else { continue };
+            let matrix = checkpoint.matrix(&source.tensor)?;
+            all.factors.insert(*id, matrix.tensor_scale());
+            let tile: usize = layout.tile_bytes().iter().sum();
+            let at_once = (most / tile.max(1)).max(1);
+            all.largest = all.largest.max(tile * at_once.min(layout.tiles()));
+            for first in (0..layout.tiles()).step_by(at_once) {
+                let tiles = first..layout.tiles().min(first + at_once);
+                all.pieces.push(Piece::Tiles { matrix: all.matrices.len(), tiles });
+            }
+            all.matrices.push(PlacedMatrix {
+                matrix,
+                rows: &source.rows,
+                layout: *layout,
+                place: *place,
+            });
+        }
+        for (id, (place, elements)) in &self.arrays {
+            let Some(source) = graph.value(*id).weight() else { continue };
+            let tensor = checkpoint
+                .tensor(&source.tensor)
+                .ok_or_else(|| LoadError::Missing(source.tensor.clone()))?;
+            all.largest = all.largest.max(elements * 4);
+            all.pieces.push(Piece::Array { tensor, elements: *elements, place: *place });
+        }
+        for (place, rotary) in &self.rotaries {
+            all.largest = all.largest.max(rotary.dim / 2 * 4);
+            all.pieces.push(Piece::Rotary { rotary, place: *place });
+        }
+        Ok(all)
+    }
+
     /// Packs all weights into `out`, which holds [`WeightPlaces::bytes`] zeroed bytes, and returns the factor of each matrix.
     ///
     /// # Errors
@@ -63,28 +230,16 @@ impl WeightPlaces {
         graph: &Graph,
         out: &mut [u8],
     ) -> Result<HashMap<ValueId, f32>, LoadError> {
-        let mut factors = HashMap::new();
-        for (id, (offset, layout)) in &self.matrices {
-            let Some(source) = graph.value(*id).weight() else { continue };
-            let matrix = checkpoint.matrix(&source.tensor)?;
-            factors.insert(*id, matrix.tensor_scale());
-            let ordered = Ordered { matrix: &matrix, rows: &source.rows };
-            layout.pack(&ordered, &mut out[*offset..][..layout.bytes()]);
+        /// Bytes that are packed at once.
+        const PIECE: usize = 4 << 20;
+        let pieces = self.pieces(checkpoint, graph, PIECE)?;
+        let mut piece = vec![0; pieces.largest()];
+        for index in 0..pieces.len() {
+            for part in pieces.pack(index, &mut piece)? {
+                out[part.place..][..part.bytes].copy_from_slice(&piece[part.at..][..part.bytes]);
+            }
         }
-        for (id, (offset, elements)) in &self.arrays {
-            let Some(source) = graph.value(*id).weight() else { continue };
-            let tensor = checkpoint
-                .tensor(&source.tensor)
-                .ok_or_else(|| LoadError::Missing(source.tensor.clone()))?;
-            let values = tensor.to_f32()?;
-            write_floats(&mut out[*offset..][..elements * 4], &values);
-        }
-        for (offset, rotary) in &self.rotaries {
-            let frequencies: Vec<f32> =
-                rotary.frequencies().into_iter().map(|frequency| frequency as f32).collect();
-            write_floats(&mut out[*offset..][..frequencies.len() * 4], &frequencies);
-        }
-        Ok(factors)
+        Ok(pieces.factors)
     }
 }
 

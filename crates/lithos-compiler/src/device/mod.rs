@@ -12,6 +12,6 @@ mod program;
 mod records;
 
 pub use lanes::{LaneLayout, LaneLayoutError};
-pub use load::LoadError;
+pub use load::{LoadError, PackedPart, WeightPieces};
 pub use places::{KeyValues, Places, StatePlaces, WeightPlaces};
 pub use program::{DeviceError, DeviceOptions, Launch, Program};
