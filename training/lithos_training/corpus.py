@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import multiprocessing
+import random
 import re
 import sys
 import zlib
@@ -18,12 +20,17 @@ from typing import Iterable, Iterator
 import numpy as np
 from tokenizers import Tokenizer
 
+from . import written
 from .stream import TOKEN, conversations
+from .teacher import teacher_tokenizer
 from .vocabulary import END_OF_TEXT, TURN_END, TURN_START, smaller_tokenizer, template_renderer
+from .written import without_examples
 
 WINDOW = 1024
 # Texts that name the teacher would teach the student a wrong identity.
 FOREIGN = re.compile(r"SmolLM|Hugging ?Face|OpenAI|ChatGPT|HuggingFace", re.IGNORECASE)
+CODE = re.compile(r"```.*?(```|$)", re.DOTALL)
+SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 
 def packed(sequences: Iterable[list[int]], filler: int, window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
@@ -37,16 +44,21 @@ def packed(sequences: Iterable[list[int]], filler: int, window: int = WINDOW) ->
             pieces.append(np.asarray(sequence[start : start + size], dtype=np.uint16))
     pieces.sort(key=len, reverse=True)
     open_windows: list[list[int]] = [[] for _ in range(size + 1)]
+    # Bit r: some window has exactly r places left.
+    rooms = 0
     contents: list[list[np.ndarray]] = []
     for piece in pieces:
-        room = next((r for r in range(len(piece), size + 1) if open_windows[r]), None)
-        if room is None:
+        fitting = rooms >> len(piece)
+        if fitting == 0:
             contents.append([piece])
-            open_windows[size - len(piece)].append(len(contents) - 1)
+            room, index = size, len(contents) - 1
         else:
+            room = len(piece) + (fitting & -fitting).bit_length() - 1
             index = open_windows[room].pop()
             contents[index].append(piece)
-            open_windows[room - len(piece)].append(index)
+            rooms ^= 0 if open_windows[room] else 1 << room
+        open_windows[room - len(piece)].append(index)
+        rooms |= 1 << room - len(piece)
     windows = np.full((len(contents), size), filler, dtype=np.uint16)
     used = np.zeros(len(contents), dtype=np.int32)
     order = np.random.default_rng(0)
@@ -76,6 +88,17 @@ def messages_of(text: str) -> list[dict] | None:
     return messages if roles and roles == ["user", "assistant"] * (len(roles) // 2) else None
 
 
+def repeats_itself(answer: str) -> bool:
+    """Whether an answer outside code says a sentence twice or says little new for its length."""
+    prose = CODE.sub("", answer)
+    sentences = [s.strip().lower() for s in SENTENCE_END.split(prose) if len(s.strip()) > 12]
+    if len(set(sentences)) < len(sentences):
+        return True
+    words = prose.lower().split()
+    runs = list(zip(words, words[1:], words[2:]))
+    return len(set(runs)) < 0.9 * len(runs)
+
+
 def worth_learning(messages: list[dict]) -> bool:
     """Whether a sampled conversation is clean: no foreign identity, no loops, no runaway turns."""
     for message in messages:
@@ -84,8 +107,7 @@ def worth_learning(messages: list[dict]) -> bool:
             return False
         if message["role"] == "user" and len(content) > 1200:
             return False
-        lines = [line for line in content.split("\n") if len(line) > 8]
-        if len(lines) >= 4 and len(set(lines)) < 0.7 * len(lines):
+        if message["role"] == "assistant" and repeats_itself(content):
             return False
         raw = content.encode()
         if len(raw) > 300 and len(zlib.compress(raw)) < 0.28 * len(raw):
@@ -93,18 +115,35 @@ def worth_learning(messages: list[dict]) -> bool:
     return True
 
 
-def sampled_conversations(record: np.ndarray, teacher: Tokenizer) -> Iterator[list[dict]]:
-    """Clean, distinct conversations of a record of the teacher."""
-    streams = [(c & TOKEN).tolist() for c in conversations(record, teacher.token_to_id(TURN_END))]
-    seen = set()
+def clean_conversations(streams: list[list[int]], teacher: Tokenizer) -> list[list[dict]]:
+    """What is worth learning of the teacher's token streams, without the examples that they began with."""
+    out = []
     for text in teacher.decode_batch(streams, skip_special_tokens=False):
         messages = messages_of(text)
-        if messages is None or not worth_learning(messages):
-            continue
-        key = hash("\n".join(m["content"] for m in messages))
-        if key not in seen:
-            seen.add(key)
-            yield messages
+        messages = messages and without_examples(messages)
+        if messages and worth_learning(messages):
+            out.append(messages)
+    return out
+
+
+def _clean_part(part: tuple[Path, int, int, Path]) -> list[list[dict]]:
+    """The clean conversations of some slots of a record: the work of one process."""
+    path, index, parts, teacher_path = part
+    teacher, _ = teacher_tokenizer(teacher_path)
+    record = np.load(path, mmap_mode="r")[:, index::parts]
+    return clean_conversations([(c & TOKEN).tolist() for c in conversations(record, teacher.token_to_id(TURN_END))], teacher)
+
+
+def sampled_conversations(records: list[Path], teacher: Path, parts: int = 32) -> Iterator[list[dict]]:
+    """Clean, distinct conversations of records of the teacher."""
+    seen = set()
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        for chats in pool.imap(_clean_part, [(path, index, parts, teacher) for path in records for index in range(parts)]):
+            for messages in chats:
+                key = hash("\n".join(m["content"] for m in messages))
+                if key not in seen:
+                    seen.add(key)
+                    yield messages
 
 
 def encoded(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
@@ -140,27 +179,29 @@ def save(path: Path, texts: list[str], tokenizer: Tokenizer) -> None:
 def main() -> None:
     """Builds one source's windows."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("source", choices=["documents", "synthetic", "conversations"])
+    parser.add_argument("source", choices=["documents", "synthetic", "written", "conversations"])
     parser.add_argument("--teacher", type=Path, required=True, help="GGUF file of SmolLM2-135M-Instruct")
     parser.add_argument("--documents", type=Path, help="documents.train.jsonl.xz")
     parser.add_argument("--record", type=Path, nargs="*", help="records that sampling wrote")
-    parser.add_argument("--synthetic", type=int, default=60_000, help="how many conversations to make")
+    parser.add_argument("--synthetic", type=int, default=120_000, help="how many conversations to make")
+    parser.add_argument("--copies", type=int, default=8, help="how often each written answer occurs, asked for in other ways")
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--heldout", type=float, default=0.01, help="share of the conversations kept for measuring")
     parser.add_argument("--work", type=Path, required=True)
     arguments = parser.parse_args()
-    from .teacher import teacher_tokenizer
-
-    teacher, merges = teacher_tokenizer(arguments.teacher)
+    _, merges = teacher_tokenizer(arguments.teacher)
     tokenizer = smaller_tokenizer(merges, arguments.vocabulary)
     out = arguments.work / f"{arguments.source}.npz"
     if arguments.source == "documents":
         save(out, document_texts(arguments.documents), tokenizer)
     elif arguments.source == "synthetic":
         save(out, synthetic_texts(Path(__file__).parent.parent / "data", 1, arguments.synthetic), tokenizer)
+    elif arguments.source == "written":
+        render = template_renderer()
+        save(out, [render(chat) for chat in written.conversations(1, arguments.copies)], tokenizer)
     else:
-        record = [np.load(path) for path in arguments.record]
-        chats = [chat for part in record for chat in sampled_conversations(part, teacher)]
+        chats = list(sampled_conversations(arguments.record, arguments.teacher))
+        random.Random(1).shuffle(chats)
         kept = round(len(chats) * arguments.heldout)
         with open(arguments.work / "conversations.heldout.jsonl", "w") as lines:
             for chat in chats[:kept]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from . import written
 from .corpus import packed
 from .shape import Shape
 from .stream import TOKEN, SlotStream, Turns, conversations
@@ -21,18 +22,21 @@ from .vocabulary import END_OF_TEXT, TURN_END, smaller_tokenizer, template_rende
 
 
 def prompt_texts(count: int, seed: int) -> list[str]:
-    """Rendered starts of conversations: prompts of every kind, and made conversations up to a turn of the assistant."""
+    """Rendered starts of conversations: prompts of every kind, made conversations up to a turn of the assistant, written questions."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "data"))
     import synthetic
     import topics
 
     render = template_renderer()
     texts = []
-    for prompt in topics.prompts(seed, count * 2 // 3):
+    for prompt in topics.prompts(seed, count // 2):
         system = [{"role": "system", "content": prompt["system"]}] if prompt.get("system") else []
         texts.append(render(system + [{"role": "user", "content": prompt["user"]}], None, True))
     rng = np.random.default_rng(seed)
-    for conversation in synthetic.conversations(seed, count - count * 2 // 3):
+    asked = [question for entry in written.entries() for question in entry.questions]
+    for question in rng.choice(asked, count // 6):
+        texts.append(render([{"role": "user", "content": str(question)}], None, True))
+    for conversation in synthetic.conversations(seed, count // 3):
         messages = conversation["messages"]
         answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
         texts.append(render(messages[: answers[rng.integers(len(answers))]], conversation.get("tools"), True))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import time
 from pathlib import Path
 
 import torch
+import torch.distributed as distributed
 
+from .checkpoint import read_target
 from .optimizer import Muon, Schedule
 from .shape import Shape
 from .target import HIDDEN_MATRICES, Target, working_copies
@@ -47,11 +50,47 @@ def heldout_losses(target: Target, windows: Windows, quantized: bool, batch: int
     return out
 
 
+class Peers:
+    """The processes that train together, one for each GPU (`torchrun`); alone without it."""
+
+    def __init__(self) -> None:
+        self.count, self.index = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else torch.device("cpu")
+        if self.count > 1:
+            distributed.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+
+    def average_gradients(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Every process then has the mean of all gradients."""
+        if self.count > 1:
+            gradients = [p.grad for p in parameters if p.grad is not None]
+            flat = torch.cat([g.flatten() for g in gradients])
+            distributed.all_reduce(flat)
+            flat /= self.count
+            for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients])):
+                gradient.copy_(mean.view_as(gradient))
+
+    def first_says(self, value: float) -> float:
+        """The first process's value, for all: clocks differ, decisions must not."""
+        if self.count == 1:
+            return value
+        shared = torch.tensor(value, dtype=torch.float64, device=self.device)
+        distributed.broadcast(shared, 0)
+        return shared.item()
+
+    def say(self, text: str) -> None:
+        """Prints, once."""
+        if self.index == 0:
+            print(text, flush=True)
+
+
 def main() -> None:
-    """Trains for a given time; starts again from the checkpoint in --work if there is one."""
+    """Trains for a given time; goes on from the checkpoint in --work if there is one."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--source", action="append", required=True, metavar="NAME=REPEATS", help="NAME.npz in --work")
+    parser.add_argument("--start", type=Path, help="an exported model to begin with instead of random weights")
     parser.add_argument("--minutes", type=float, default=13)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--quantize-from", type=float, default=0.85, help="share of the time after which weights are quantized")
@@ -60,14 +99,16 @@ def main() -> None:
     parser.add_argument("--most-steps", type=int, default=1 << 30)
     parser.add_argument("--end", type=int, default=8176, help="the end-of-text token")
     arguments = parser.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    peers = Peers()
+    device = peers.device
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.manual_seed(1)
     sources = {arguments.work / f"{name}.npz": int(repeats) for name, repeats in (s.split("=") for s in arguments.source)}
-    windows = Windows(sources, device)
-    shape = Shape()
-    target = Target(shape).to(device)
-    print(f"{sum(p.numel() for p in target.parameters()) / 1e6:.1f} M parameters, {len(windows.windows)} windows", flush=True)
+    windows = Windows(sources, device, share=(peers.index, peers.count))
+    target = (read_target(arguments.start)[0] if arguments.start else Target(Shape())).to(device)
+    shape = target.shape
+    parameters = list(target.parameters())
+    peers.say(f"{sum(p.numel() for p in parameters) / 1e6:.1f} M parameters, {len(windows.windows)} windows, {peers.count} processes")
     optimizers = optimizers_for(target, arguments.muon_rate, arguments.adam_rate)
     schedule = Schedule(optimizers)
     checkpoint, spent, tokens_seen = arguments.work / "target.pt", 0.0, 0
@@ -78,13 +119,15 @@ def main() -> None:
             optimizer.load_state_dict(state)
         spent, tokens_seen = stored["seconds"], stored["tokens"]
         windows.generator.manual_seed(int(spent) + 1)
-        print(f"resumed after {spent:.0f} s", flush=True)
+        peers.say(f"resumed after {spent:.0f} s")
     if device.type == "cuda":
         target.compile()
     budget, step, last_print = arguments.minutes * 60, 0, 0.0
     started = None
 
     def store() -> None:
+        if peers.index != 0:
+            return
         state = {"target": target.state_dict(), "optimizers": [o.state_dict() for o in optimizers], "seconds": spent, "tokens": tokens_seen}
         torch.save(state, checkpoint)
 
@@ -103,33 +146,38 @@ def main() -> None:
         target.zero_grad(set_to_none=True)
     if device.type == "cuda":
         torch.cuda.synchronize()
-    print(f"compiled in {time.monotonic() - warm:.0f} s", flush=True)
+    peers.say(f"compiled in {time.monotonic() - warm:.0f} s")
     started, before = time.monotonic(), spent
     stored_at = started
     while spent < budget and step < arguments.most_steps:
         progress = spent / budget
         schedule.set(progress)
         loss = step_loss(progress >= arguments.quantize_from)
+        peers.average_gradients(parameters)
         torch.nn.utils.clip_grad_norm_(target.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
         target.zero_grad(set_to_none=True)
         step += 1
-        tokens_seen += arguments.batch * (windows.windows.shape[1] - 1)
+        tokens_seen += peers.count * arguments.batch * (windows.windows.shape[1] - 1)
         if step % 20 == 0:
             value = loss.item()
             if not math.isfinite(value):
                 raise SystemExit(f"the loss is {value} at step {step}: lower --muon-rate or --adam-rate")
             now = time.monotonic()
-            spent = before + now - started
+            spent = peers.first_says(before + now - started)
             if now - last_print > 15:
-                rate = step * arguments.batch * (windows.windows.shape[1] - 1) / (now - started)
-                print(f"step {step} {spent:.0f} s loss {value:.4f} {rate / 1e3:.0f}k tokens/s epoch {windows.epochs}", flush=True)
+                rate = peers.count * step * arguments.batch * (windows.windows.shape[1] - 1) / (now - started)
+                peers.say(f"step {step} {spent:.0f} s loss {value:.4f} {rate / 1e3:.0f}k tokens/s epoch {windows.epochs}")
                 last_print = now
             if now - stored_at > 120:
                 store()
                 stored_at = time.monotonic()
     store()
+    if peers.count > 1:
+        distributed.destroy_process_group()
+    if peers.index != 0:
+        return
     for quantized in (False, True):
         losses = heldout_losses(target, windows, quantized, arguments.batch, arguments.end)
         print(f"held out, {'as exported' if quantized else 'unquantized'}: "

@@ -10,9 +10,11 @@ from torch import Tensor
 
 
 class Windows:
-    """Training windows of several sources, each repeated as often as told, and a held-out share of each."""
+    """Training windows of several sources, each repeated as often as told, and a held-out share of each. With `share` (index, count)
+    they are one process's part of each batch that `count` processes draw together."""
 
-    def __init__(self, sources: dict[Path, int], device: torch.device, heldout: float = 0.005, seed: int = 0):
+    def __init__(self, sources: dict[Path, int], device: torch.device, heldout: float = 0.005, seed: int = 0, share: tuple[int, int] = (0, 1)):
+        self.share = share
         parts, self.heldout = [], {}
         for path, repeats in sources.items():
             with np.load(path) as stored:
@@ -29,11 +31,13 @@ class Windows:
 
     def batch(self, count: int) -> Tensor:
         """The next `count` windows, [count, window + 1], -1 where there is no text."""
-        if self.order is None or self.place + count > len(self.order):
+        index, processes = self.share
+        if self.order is None or self.place + count * processes > len(self.order):
             self.order = torch.randperm(len(self.windows), generator=self.generator, device=self.windows.device)
             self.place, self.epochs = 0, self.epochs + 1
-        rows = self.windows[self.order[self.place : self.place + count]]
-        self.place += count
+        first = self.place + index * count
+        rows = self.windows[self.order[first : first + count]]
+        self.place += count * processes
         return rows
 
 
