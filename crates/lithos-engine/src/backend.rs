@@ -1,9 +1,11 @@
 //! What the engine needs of a backend.
 
-use lithos_compiler::StepState;
+use lithos_compiler::{Fusion, StepState};
 
 use crate::engine::MemoryUse;
 use crate::error::EngineError;
+use crate::options::BackendKind;
+use crate::passes::PassTimes;
 
 /// Runs passes of one model.
 pub(crate) trait Backend: Send {
@@ -36,4 +38,32 @@ pub(crate) trait Backend: Send {
 
     /// Instruction set and threads, for listings.
     fn describe(&self) -> String;
+
+    /// What it is, for errors of what only some backends can do.
+    fn kind(&self) -> BackendKind;
+
+    /// Fills all intermediate buffers with NaN, so that what reads a value that no task wrote shows.
+    fn poison(&mut self) -> Result<(), EngineError> {
+        Err(EngineError::NotMeasured(self.kind()))
+    }
+
+    /// Goes on at another fusion level, with the same weights and states.
+    fn set_fusion(&mut self, _fusion: Fusion) -> Result<(), EngineError> {
+        Err(EngineError::NotMeasured(self.kind()))
+    }
+
+    /// What the memory delivers to plain reads, in bytes per second, several times.
+    fn read_stream(&mut self) -> Result<Vec<f64>, EngineError> {
+        Err(EngineError::NotMeasured(self.kind()))
+    }
+
+    /// Runs the same pass again and again and takes its time.
+    fn measure(
+        &mut self,
+        _step: &StepState,
+        _tokens: &[u32],
+        _repeats: usize,
+    ) -> Result<PassTimes, EngineError> {
+        Err(EngineError::NotMeasured(self.kind()))
+    }
 }

@@ -12,7 +12,7 @@ use lithos_graph::{Graph, WeightForm};
 use crate::backend::Backend;
 use crate::engine::MemoryUse;
 use crate::error::EngineError;
-use crate::options::EngineOptions;
+use crate::options::{BackendKind, EngineOptions};
 
 /// [`CpuBackend`], and which pass ran last.
 pub(crate) struct Cpu {
@@ -105,6 +105,10 @@ impl Backend for Cpu {
             per_page: states.page_bytes() as u64,
             page_tokens: PAGE_TOKENS,
         }
+    }
+
+    fn kind(&self) -> BackendKind {
+        BackendKind::Cpu
     }
 
     fn describe(&self) -> String {

@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::backend_cpu::key_value_type;
 use crate::engine::MemoryUse;
 use crate::error::EngineError;
-use crate::options::EngineOptions;
+use crate::options::{BackendKind, EngineOptions};
 
 /// Keys of an attention range.
 const RANGE_KEYS: usize = 256;
@@ -218,6 +218,10 @@ impl Backend for Emulated {
             per_page: 0,
             page_tokens: PAGE_TOKENS,
         }
+    }
+
+    fn kind(&self) -> BackendKind {
+        BackendKind::Emulator
     }
 
     fn describe(&self) -> String {

@@ -11,6 +11,7 @@ use lithos_model::CheckpointWeights;
 use crate::backend::Backend;
 use crate::engine::MemoryUse;
 use crate::error::EngineError;
+use crate::options::BackendKind;
 
 /// Tokens of a page: the interpreter has no pages, and this makes none either.
 const PAGE_TOKENS: usize = 64;
@@ -122,6 +123,10 @@ impl Backend for Oracle {
     fn memory(&self) -> MemoryUse {
         let bytes = self.checkpoint.weight_bytes();
         MemoryUse { resident: bytes, read_per_pass: bytes, per_page: 0, page_tokens: PAGE_TOKENS }
+    }
+
+    fn kind(&self) -> BackendKind {
+        BackendKind::Interpreter
     }
 
     fn describe(&self) -> String {

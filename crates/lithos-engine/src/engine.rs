@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lithos_compiler::{Fusion, MAX_DECODE_ROWS, SlotRows, StepState};
 use lithos_format::Checkpoint;
 use lithos_graph::{Graph, StateKind};
 use lithos_model::text::{Detokenizer, Text, TokenId};
@@ -11,12 +12,15 @@ use lithos_model::{Model, ModelError};
 
 use crate::backend::Backend;
 use crate::backend_cpu::{Cpu, key_value_type};
+#[cfg(feature = "cuda")]
+use crate::backend_cuda::{self, Cuda};
 use crate::backend_emulator::Emulated;
 use crate::backend_interpreter::Oracle;
 use crate::error::EngineError;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
+use crate::passes::PassTimes;
 use crate::request::{Completion, Event, FinishReason, Request, Timings};
 use crate::sampling::{Sampler, Sampling};
 use crate::sequence::{Sequence, Slot};
@@ -94,10 +98,24 @@ impl Engine {
         }
         let (name, parameters) = (model.name(), model.parameters());
         let Model { checkpoint, graph, notices } = model;
-        let context = choose_context(&graph, checkpoint.weight_bytes(), options.context)?;
+        let weights = checkpoint.weight_bytes();
+        let kind = match options.backend {
+            BackendKind::Auto => choose_backend(weights).0,
+            kind => kind,
+        };
+        let options = EngineOptions { backend: kind, ..options };
+        let context = choose_context(&graph, weights, options.context, available(kind)?)?;
         let checkpoint = Arc::new(checkpoint);
         let backend: Box<dyn Backend> = match options.backend {
-            BackendKind::Cpu => Box::new(Cpu::new(&checkpoint, &graph, &options, context, SLOTS)?),
+            #[cfg(feature = "cuda")]
+            BackendKind::Cuda => {
+                Box::new(Cuda::new(&checkpoint, &graph, &options, context, SLOTS)?)
+            }
+            #[cfg(not(feature = "cuda"))]
+            BackendKind::Cuda => return Err(EngineError::NoCuda),
+            BackendKind::Cpu | BackendKind::Auto => {
+                Box::new(Cpu::new(&checkpoint, &graph, &options, context, SLOTS)?)
+            }
             BackendKind::Emulator => {
                 Box::new(Emulated::new(&checkpoint, &graph, &options, context, SLOTS)?)
             }
@@ -169,6 +187,59 @@ impl Engine {
     /// Instruction set and threads.
     pub fn describe_backend(&self) -> String {
         self.backend.describe()
+    }
+
+    /// Fills all intermediate buffers with NaN, so that a task that reads what none wrote shows. For checks of kernels.
+    ///
+    /// # Errors
+    /// [`EngineError::NotMeasured`] on backends other than CUDA.
+    pub fn poison(&mut self) -> Result<(), EngineError> {
+        self.backend.poison()
+    }
+
+    /// Goes on at another fusion level, with the same weights, and with what the sequence has taken in.
+    ///
+    /// # Errors
+    /// [`EngineError::NotMeasured`] on backends other than CUDA.
+    pub fn set_fusion(&mut self, fusion: Fusion) -> Result<(), EngineError> {
+        self.backend.set_fusion(fusion)?;
+        self.options.fusion = fusion;
+        Ok(())
+    }
+
+    /// What the card's memory delivers to plain reads, in bytes per second, several times.
+    ///
+    /// # Errors
+    /// As [`Engine::poison`].
+    pub fn read_stream(&mut self) -> Result<Vec<f64>, EngineError> {
+        self.backend.read_stream()
+    }
+
+    /// Takes the time of a decode pass of the last tokens, as many as `rows`, after the others, all of whose rows before it
+    /// were accepted. Empties the sequence.
+    ///
+    /// # Errors
+    /// As [`Engine::poison`]; or if the tokens do not fit the context.
+    pub fn measure_passes(
+        &mut self,
+        tokens: &[TokenId],
+        rows: usize,
+        repeats: usize,
+    ) -> Result<PassTimes, EngineError> {
+        let rows = rows.clamp(1, MAX_DECODE_ROWS.min(tokens.len()));
+        let (before, last) = tokens.split_at(tokens.len() - rows);
+        let mut sequence = self.sequence();
+        sequence.reset();
+        sequence.make_room(tokens)?;
+        sequence.prefill(before, 0, |_, _| ())?;
+        let position = before.len() as u32;
+        // As after a pass of as many rows, all accepted.
+        let state_position = position.saturating_sub(rows as u32);
+        let slot = SlotRows { slot: 0, first_row: 0, rows: rows as u32, position, state_position };
+        let ids: Vec<u32> = last.iter().map(|token| token.0).collect();
+        let times = self.backend.measure(&StepState::single(slot, rows), &ids, repeats);
+        self.sequence().reset();
+        times
     }
 
     /// What was left out of the checkpoint, one line each.
@@ -393,15 +464,39 @@ impl Output {
     }
 }
 
+/// What [`BackendKind::Auto`] comes to for a model whose weights take so many bytes, and why, in one line.
+pub fn choose_backend(weights: u64) -> (BackendKind, String) {
+    #[cfg(feature = "cuda")]
+    let found = backend_cuda::find_card(weights).map_err(EngineError::from);
+    #[cfg(not(feature = "cuda"))]
+    let found: Result<String, _> = {
+        let _ = weights;
+        Err(EngineError::NoCuda)
+    };
+    match found {
+        Ok(card) => (BackendKind::Cuda, format!("running on {card}")),
+        Err(cause) => (BackendKind::Cpu, format!("running on the CPU: {cause}")),
+    }
+}
+
+/// Memory that a backend can take, if the system says.
+fn available(kind: BackendKind) -> Result<Option<u64>, EngineError> {
+    match kind {
+        #[cfg(feature = "cuda")]
+        BackendKind::Cuda => Ok(Some(backend_cuda::free_memory()?)),
+        _ => Ok(memory::available()),
+    }
+}
+
 /// The context: as asked for, or what the model was made for within a part of the memory.
 fn choose_context(
     graph: &Graph,
     weights: u64,
     wanted: Option<usize>,
+    available: Option<u64>,
 ) -> Result<usize, EngineError> {
     let most = graph.limits.context;
     let per_token = bytes_per_token(graph);
-    let available = memory::available();
     match wanted {
         Some(wanted) if wanted > most => Err(EngineError::ContextBeyondModel { wanted, most }),
         Some(wanted) => {

@@ -1,5 +1,6 @@
 //! What can go wrong, one line each.
 
+use lithos_compiler::Fusion;
 use lithos_compiler::device::{DeviceError, LoadError};
 use lithos_cpu::{CpuError, LaunchError};
 use lithos_emulator::EmulatorError;
@@ -7,6 +8,8 @@ use lithos_graph::InterpreterError;
 use lithos_model::ModelError;
 use lithos_model::text::TextError;
 use thiserror::Error;
+
+use crate::options::BackendKind;
 
 /// Why a model cannot be opened or a request not be served.
 #[derive(Debug, Error)]
@@ -35,6 +38,28 @@ pub enum EngineError {
     /// The emulator cannot run, or found a fault in a kernel.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
+    /// There is no card, or it cannot run the model.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cuda(#[from] lithos_cuda::CudaError),
+    /// This build has no backend for cards.
+    #[error(
+        "this build has no CUDA backend: build it with the feature `cuda`, or choose `--backend cpu`"
+    )]
+    NoCuda,
+    /// Workers of a launch waited for each other in vain.
+    #[error(
+        "workers of {region} did not meet, at fusion level {fusion}: choose `none`, which waits for nothing"
+    )]
+    Join {
+        /// The region, and the phases before and after the join.
+        region: String,
+        /// The level.
+        fusion: Fusion,
+    },
+    /// Only cards are measured pass by pass.
+    #[error("the backend {0} cannot be measured pass by pass: choose `--backend cuda`")]
+    NotMeasured(BackendKind),
     /// The oracle refused.
     #[error(transparent)]
     Interpreter(#[from] InterpreterError),

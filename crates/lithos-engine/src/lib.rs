@@ -5,24 +5,30 @@
 
 mod backend;
 mod backend_cpu;
+#[cfg(feature = "cuda")]
+mod backend_cuda;
 mod backend_emulator;
 mod backend_interpreter;
+#[cfg(feature = "cuda")]
+mod cuda_plan;
 mod engine;
 mod error;
 mod memory;
 mod options;
 mod pages;
+mod passes;
 mod request;
 mod sampling;
 mod sequence;
 mod stop;
 
-pub use engine::{Engine, MemoryUse};
+pub use engine::{Engine, MemoryUse, choose_backend};
 pub use error::EngineError;
 pub use lithos_compiler::{Fusion, MAX_DECODE_ROWS};
 pub use lithos_cpu::simd::Isa;
 pub use lithos_model::text::TokenId;
 pub use options::{BackendKind, EngineOptions};
+pub use passes::{LaunchTime, PassTimes, WeighedLaunch};
 pub use request::{Cancel, Completion, Event, FinishReason, Request, Timings};
 pub use sampling::{Sampler, Sampling, largest};
 pub use sequence::Sequence;

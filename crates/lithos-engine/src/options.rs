@@ -16,12 +16,21 @@ pub enum BackendKind {
     Interpreter,
     /// The Metal text of the model's kernels, run lane by lane on the host: slow, to check kernels. Needs clang.
     Emulator,
+    /// The CUDA text of the model's kernels on an NVIDIA card.
+    Cuda,
+    /// A card that opens and has room for the model, else this machine's cores.
+    Auto,
 }
 
 impl BackendKind {
     /// All backends, the usual one first.
-    pub const ALL: [BackendKind; 3] =
-        [BackendKind::Cpu, BackendKind::Interpreter, BackendKind::Emulator];
+    pub const ALL: [BackendKind; 5] = [
+        BackendKind::Cpu,
+        BackendKind::Cuda,
+        BackendKind::Auto,
+        BackendKind::Interpreter,
+        BackendKind::Emulator,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -29,6 +38,8 @@ impl BackendKind {
             BackendKind::Cpu => "cpu",
             BackendKind::Interpreter => "interpreter",
             BackendKind::Emulator => "emulator",
+            BackendKind::Cuda => "cuda",
+            BackendKind::Auto => "auto",
         }
     }
 }
@@ -43,10 +54,10 @@ impl FromStr for BackendKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        BackendKind::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| format!("unknown backend `{name}`: cpu, interpreter or emulator"))
+        BackendKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names = BackendKind::ALL.map(BackendKind::name).join(", ");
+            format!("unknown backend `{name}`: one of {names}")
+        })
     }
 }
 

@@ -86,7 +86,8 @@ pub struct ModelArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Model")]
 pub struct EngineArgs {
-    /// What computes: this machine's cores, or a slow f32 interpreter to compare with
+    /// What computes: this machine's cores, an NVIDIA card, a card if there is one with room (auto), or, slow and to compare
+    /// with, an f32 interpreter or the emulator of Metal kernels
     #[arg(long, default_value = "cpu", value_parser = backend())]
     pub backend: BackendKind,
     /// How much of a pass is one launch: one for each kind of task, for each mixer, for each layer, or one for the whole
@@ -222,7 +223,8 @@ pub fn count() -> impl TypedValueParser<Value = usize> {
     clap::value_parser!(u32).range(1..).map(|value| value as usize)
 }
 
-fn backend() -> impl TypedValueParser<Value = BackendKind> {
+/// What computes, by name.
+pub fn backend() -> impl TypedValueParser<Value = BackendKind> {
     let names = BackendKind::ALL.map(BackendKind::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<BackendKind>())
 }

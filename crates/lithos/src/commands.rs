@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod bench;
+pub mod bench_passes;
 pub mod chat;
 pub mod completions;
 pub mod eval;

@@ -8,3 +8,12 @@ pub fn available() -> Option<u64> {
     let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kilobytes * 1024)
 }
+
+/// The most memory that this process has had resident, if the system says.
+pub fn peak() -> Option<u64> {
+    // Only Linux has this file.
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
+}

@@ -7,7 +7,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use lithos_engine::{BackendKind, Engine, EngineOptions};
+use lithos_engine::{BackendKind, Engine, EngineOptions, choose_backend};
 use lithos_format::{Checkpoint, FormatError};
 use lithos_graph::{Graph, OpKind, ValueId};
 use lithos_model::shape::Footprint;
@@ -95,8 +95,11 @@ pub fn open(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Opened> 
     Ok(Opened { engine, load })
 }
 
-fn engine(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Engine> {
+fn engine(model: Given<'_>, mut options: EngineOptions) -> anyhow::Result<Engine> {
     let mut checkpoint = checkpoint(model)?;
+    if options.backend == BackendKind::Auto {
+        options.backend = say_choice(&checkpoint);
+    }
     // The interpreter decodes weights where it needs them and holds none.
     if options.backend == BackendKind::Cpu {
         let described = Model::from_checkpoint(checkpoint)?;
@@ -105,6 +108,31 @@ fn engine(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Engine> {
         checkpoint = described.checkpoint;
     }
     Ok(Engine::from_checkpoint(checkpoint, options)?)
+}
+
+/// The backend that was asked for, or what `auto` comes to, which is said.
+///
+/// # Errors
+/// As [`checkpoint`].
+pub fn chosen_backend(asked: BackendKind, model: Given<'_>) -> anyhow::Result<BackendKind> {
+    match asked {
+        BackendKind::Auto => Ok(say_choice(&checkpoint(model)?)),
+        backend => Ok(backend),
+    }
+}
+
+/// Tokens of a model's vocabulary.
+///
+/// # Errors
+/// As [`checkpoint`].
+pub fn vocabulary(model: Given<'_>) -> anyhow::Result<usize> {
+    Ok(Model::from_checkpoint(checkpoint(model)?)?.graph.limits.vocabulary)
+}
+
+fn say_choice(checkpoint: &Checkpoint) -> BackendKind {
+    let (backend, why) = choose_backend(checkpoint.weight_bytes());
+    output::line(&why);
+    backend
 }
 
 /// Bytes that a model takes however short its context is.
@@ -170,7 +198,9 @@ fn announce(engine: &Engine) {
 /// The fusion level that an engine runs at, by name. The interpreter runs op by op, whatever was asked for.
 pub fn fusion_name(engine: &Engine) -> &'static str {
     match engine.backend() {
-        BackendKind::Cpu | BackendKind::Emulator => engine.options().fusion.name(),
+        BackendKind::Cpu | BackendKind::Emulator | BackendKind::Cuda | BackendKind::Auto => {
+            engine.options().fusion.name()
+        }
         BackendKind::Interpreter => "none",
     }
 }

@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
+use clap::builder::TypedValueParser;
 use indicatif::ProgressBar;
-use lithos_engine::{Engine, EngineOptions, Fusion, TokenId, largest};
+use lithos_engine::{
+    BackendKind, Engine, EngineOptions, Fusion, MAX_DECODE_ROWS, TokenId, largest,
+};
 use serde_json::{Value, json};
 
-use crate::args::{count, fusion, model_path};
+use crate::args::{backend, count, fusion, model_path};
+use crate::commands::bench_passes::{self, Passes};
 use crate::statistics::Spread;
 use crate::stream::ReadStream;
 use crate::table::align;
@@ -28,13 +32,17 @@ const SETTLE: Duration = Duration::from_millis(5);
   lithos bench
   lithos bench smollm2.gguf --fusion none,step --prompt-tokens 128 --gen 32 --repeat 9
   lithos bench ./Qwen3-0.6B --threads 2 --json > bench.json
+  lithos bench synthetic:qwen3.8-27b-nvfp4 --backend cuda --rows 1,8 --context 128
 
 In each repeat every fusion level has its turn, in an order that rotates: read stream, prefill of a prompt of \
 pseudo-random ids, then greedy decoding. Ratios are taken within a turn or a repeat, and their median is shown, so that a machine \
 that slows down for a while changes them little. Figures are median (least..most); 1 GB is 10^9 bytes.
 
 The read stream is a plain sequential read of a buffer of 1 GiB (less where memory is short) by as many \
-threads. Decode GB/s are the weights that a decode pass reads, times passes per second; keys and values come on top.")]
+threads, or the card's own reads of 8 GiB. Decode GB/s are the weights that a decode pass reads, times passes per second; keys and \
+values come on top.
+
+With --rows, single passes are timed on a card, with the time of each kernel.")]
 pub struct BenchArgs {
     /// A Hugging Face directory or a GGUF file [default: the built-in model]
     #[arg(env = "LITHOS_MODEL", hide_env_values = true, value_parser = model_path())]
@@ -48,6 +56,15 @@ pub struct BenchArgs {
     /// Worker threads [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = count())]
     threads: Option<usize>,
+    /// What computes
+    #[arg(long, default_value = "cpu", value_parser = backend())]
+    backend: BackendKind,
+    /// Measure single passes of so many rows on a card, instead of prompts and answers
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rows())]
+    rows: Vec<usize>,
+    /// Tokens before the rows of a single pass
+    #[arg(long, value_name = "TOKENS", default_value = "128", value_parser = count(), requires = "rows")]
+    context: usize,
     /// Fusion levels to compare, separated by commas [default: all]
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', value_parser = fusion())]
     fusion: Vec<Fusion>,
@@ -64,31 +81,77 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     let model = model::given(args.model.as_deref())?;
     let threads =
         args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let options = EngineOptions {
-        threads: Some(threads),
-        context: Some(args.prompt_tokens + args.generated),
-        ..EngineOptions::default()
-    };
     let mut levels: Vec<Fusion> = Vec::new();
     for level in if args.fusion.is_empty() { &Fusion::ALL[..] } else { &args.fusion } {
         if !levels.contains(level) {
             levels.push(*level);
         }
     }
+    let mut options = EngineOptions {
+        backend: model::chosen_backend(args.backend, model)?,
+        threads: args.threads,
+        context: Some(args.prompt_tokens + args.generated),
+        ..EngineOptions::default()
+    };
+    if !args.rows.is_empty() {
+        options.context = Some(args.context + MAX_DECODE_ROWS);
+        let (rows, context, repeats) = (&args.rows[..], args.context, args.repeat);
+        let passes = Passes { model, options, levels: &levels, rows, context, repeats };
+        let vocabulary = model::vocabulary(model)?;
+        let tokens = prompt(vocabulary, args.context + MAX_DECODE_ROWS);
+        output::print(&bench_passes::run(&passes, args.json, &tokens)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.backend == BackendKind::Cpu {
+        options.threads = Some(threads);
+    }
     let mut variants: Vec<Variant> = Vec::new();
     for fusion in &levels {
-        if let Some(first) = variants.first() {
+        if let Some(first) = variants.first()
+            && options.backend == BackendKind::Cpu
+        {
             check_memory(&first.engine, levels.len() - variants.len())?;
         }
         let engine = model::open(model, EngineOptions { fusion: *fusion, ..options })?.engine;
         variants.push(Variant { fusion: *fusion, engine, samples: Vec::new() });
     }
-    let stream = ReadStream::new(threads);
+    let stream = match options.backend {
+        BackendKind::Cuda => Stream::Card,
+        _ => Stream::Cores(ReadStream::new(threads)),
+    };
     measure(args, &stream, &mut variants)?;
     let report = Report { args, threads, stream_bytes: stream.bytes(), variants: &variants };
     let result = report.json();
     output::print(&if args.json { format!("{result}\n") } else { report.table() })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What decoding is compared with.
+enum Stream {
+    /// Reads of this machine's memory.
+    Cores(ReadStream),
+    /// Reads of the card's memory.
+    Card,
+}
+
+impl Stream {
+    /// Bytes of the buffer that is read, where it is this machine's.
+    fn bytes(&self) -> Option<usize> {
+        match self {
+            Stream::Cores(stream) => Some(stream.bytes()),
+            Stream::Card => None,
+        }
+    }
+
+    /// Bytes per second.
+    fn measure(&self, engine: &mut Engine) -> anyhow::Result<f64> {
+        Ok(match self {
+            Stream::Cores(stream) => stream.measure(),
+            Stream::Card => {
+                Spread::of(engine.read_stream()?).map_or(f64::NAN, |spread| spread.median)
+            }
+        })
+    }
 }
 
 /// One fusion level, open, and what was measured of it.
@@ -122,7 +185,7 @@ fn check_memory(opened: &Engine, more: usize) -> anyhow::Result<()> {
     }
 }
 
-fn measure(args: &BenchArgs, stream: &ReadStream, variants: &mut [Variant]) -> anyhow::Result<()> {
+fn measure(args: &BenchArgs, stream: &Stream, variants: &mut [Variant]) -> anyhow::Result<()> {
     let count = variants.len();
     let progress = output::bar("measuring", args.repeat * count, "turns");
     for variant in &mut *variants {
@@ -166,12 +229,12 @@ fn report_turn(
 /// The stream, a prefill and a greedy decode past any end.
 fn turn(
     engine: &mut Engine,
-    stream: &ReadStream,
+    stream: &Stream,
     prompt: &[TokenId],
     generated: usize,
 ) -> anyhow::Result<Sample> {
     std::thread::sleep(SETTLE);
-    let stream = stream.measure();
+    let stream = stream.measure(engine)?;
     let mut sequence = engine.sequence();
     sequence.reset();
     let started = Instant::now();
@@ -185,6 +248,11 @@ fn turn(
     }
     let decode = generated as f64 / started.elapsed().as_secs_f64();
     Ok(Sample { stream, prefill, decode })
+}
+
+/// Rows that a decode pass can have.
+fn rows() -> impl TypedValueParser<Value = usize> {
+    clap::value_parser!(u32).range(1..=MAX_DECODE_ROWS as i64).map(|value| value as usize)
 }
 
 /// The same pseudo-random ids in every run: a linear congruential generator with Knuth's constants (MMIX).
@@ -202,7 +270,7 @@ fn prompt(vocabulary: usize, tokens: usize) -> Vec<TokenId> {
 struct Report<'a> {
     args: &'a BenchArgs,
     threads: usize,
-    stream_bytes: usize,
+    stream_bytes: Option<usize>,
     variants: &'a [Variant],
 }
 
