@@ -11,9 +11,15 @@ pub struct Reference {
     pub logits: Vec<f32>,
 }
 
+/// The repository: `LITHOS_ROOT` where this runs on another machine than it was built on.
+pub fn repository() -> PathBuf {
+    let built = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("LITHOS_ROOT").map_or_else(built, PathBuf::from)
+}
+
 /// Where a reference checkpoint is.
 pub fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens").join(name)
+    repository().join("testdata/goldens").join(name)
 }
 
 /// What was computed from a reference checkpoint.

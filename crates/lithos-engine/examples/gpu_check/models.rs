@@ -1,0 +1,212 @@
+//! Whole models: reference values, greedy text, drafts that are rejected, and many repeats of persistent launches.
+
+use std::path::{Path, PathBuf};
+
+use lithos_engine::{Engine, EngineError, EngineOptions, Fusion, TokenId, largest};
+use lithos_format::Checkpoint;
+use lithos_model::text::SpecialTokens;
+
+use crate::operations::{judge, poisoned};
+use crate::report::{Report, relative_error, same_bits};
+use crate::support::{Reference, after_rejection, folder, prefilled, reference, repository};
+use crate::{cpu, cuda};
+
+/// Largest difference of a logit from the reference, for F32 weights.
+const TOLERANCE: f32 = 2e-4;
+
+/// Greedy tokens that must be those of the CPU.
+const GREEDY: usize = 256;
+
+/// Repeats of persistent launches, for each repeat of an operation.
+const MORE_REPEATS: usize = 6;
+
+/// Goldens, the built-in model, and SmolLM2 where `LITHOS_SMOLLM2` says where it is.
+pub fn check(report: &mut Report, repeats: usize) {
+    for name in ["tiny_qwen35", "tiny_qwen3", "tiny_llama3"] {
+        if let Err(error) = golden(report, name, repeats * MORE_REPEATS) {
+            report.broken(name, &error.to_string());
+        }
+    }
+    let mut models = vec![("lithos-mini", repository().join("models/lithos-mini"))];
+    if let Some(path) = std::env::var_os("LITHOS_SMOLLM2").filter(|path| !path.is_empty()) {
+        models.push(("smollm2", PathBuf::from(path)));
+    }
+    for (name, path) in models {
+        if let Err(error) = greedy_text(report, name, &path, repeats) {
+            report.broken(name, &error.to_string());
+        }
+    }
+}
+
+/// Reference values at every level, by prefill, by rows, after rejections; then repeats.
+fn golden(report: &mut Report, name: &str, repeats: usize) -> Result<(), EngineError> {
+    let Reference { ids, logits } = reference(name);
+    let mut engine = Engine::open(&folder(name), cuda(Fusion::None))?;
+    let vocabulary = engine.vocabulary();
+    let ids = &ids[..40.min(ids.len())];
+    let wanted = &logits[..ids.len() * vocabulary];
+    for fusion in Fusion::ALL {
+        engine.set_fusion(fusion)?;
+        let level = fusion.name();
+        let found = prefilled(&mut engine, ids);
+        let error = relative_error(&found, wanted);
+        let case = format!("{name} golden, prefill");
+        report.case(&case, 16, level, error, 1, off(&found, wanted, vocabulary));
+        let found = poisoned(&mut engine, ids, 5)?;
+        let error = relative_error(&found, wanted);
+        let case = format!("{name} golden, decode");
+        let mut problem = off(&found, wanted, vocabulary);
+        for repeat in 1..repeats {
+            let again = poisoned(&mut engine, ids, 5)?;
+            if problem.is_none() && !same_bits(&found, &again) {
+                problem = Some(format!("repeat {repeat} has other bits"));
+                break;
+            }
+        }
+        report.case(&case, 5, level, error, repeats, problem);
+        for accepted in [0, 1, 5, 8] {
+            let (first, found) = after_rejection(&mut engine, ids, accepted, 6);
+            let wanted = &logits[first * vocabulary..(first + 6) * vocabulary];
+            let case = format!("{name} golden, {accepted} of 8 accepted");
+            let error = relative_error(&found, wanted);
+            report.case(&case, 8, level, error, 1, off(&found, wanted, vocabulary));
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with logits of F32 weights, if anything.
+fn off(found: &[f32], wanted: &[f32], vocabulary: usize) -> Option<String> {
+    if found.len() != wanted.len() {
+        return Some(format!("{} logits instead of {}", found.len(), wanted.len()));
+    }
+    let rows = found.chunks(vocabulary).zip(wanted.chunks(vocabulary));
+    for (row, (found, wanted)) in rows.enumerate() {
+        let far =
+            found.iter().zip(wanted).map(|(a, b)| (a - b).abs()).find(|off| !(*off <= TOLERANCE));
+        if let Some(far) = far {
+            return Some(format!("row {row} is off by {far}"));
+        }
+        if largest(found) != largest(wanted) {
+            return Some(format!("row {row} chooses another token"));
+        }
+    }
+    None
+}
+
+/// Greedy text at every level against the CPU's, and the text again and again.
+fn greedy_text(
+    report: &mut Report,
+    name: &str,
+    path: &Path,
+    repeats: usize,
+) -> Result<(), EngineError> {
+    let (wanted, leads) = greedy(&mut Engine::open(path, cpu())?)?;
+    let mut engine = Engine::open(path, cuda(Fusion::None))?;
+    for fusion in Fusion::ALL {
+        engine.set_fusion(fusion)?;
+        let (found, _) = greedy(&mut engine)?;
+        let same = found.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
+        let mut problem = (same < GREEDY).then(|| {
+            format!("token {same} differs from the CPU's, which led by {:.3}", leads[same])
+        });
+        let repeats = (repeats / 10).max(2);
+        for repeat in 1..repeats {
+            if problem.is_none() && greedy(&mut engine)?.0 != found {
+                problem = Some(format!("repeat {repeat} has another text"));
+            }
+        }
+        let case = format!("{name}, {GREEDY} greedy tokens");
+        report.case(&case, 1, fusion.name(), (GREEDY - same) as f64, repeats, problem);
+    }
+    Ok(())
+}
+
+/// Greedy tokens after a short prompt, and by how much each led.
+fn greedy(engine: &mut Engine) -> Result<(Vec<TokenId>, Vec<f32>), EngineError> {
+    let prompt = match engine.text() {
+        Ok(text) => text
+            .tokenizer()
+            .encode("The weather in the mountains", SpecialTokens::AsText)
+            .unwrap_or_default(),
+        Err(_) => (1..9).map(TokenId).collect(),
+    };
+    let mut sequence = engine.sequence();
+    sequence.reset();
+    let mut last = Vec::new();
+    sequence.prefill(&prompt, 1, |_, row| last = row.to_vec())?;
+    let (mut tokens, mut leads) = (Vec::new(), Vec::new());
+    while tokens.len() < GREEDY {
+        let token = largest(&last);
+        let others = last.iter().enumerate().filter(|(index, _)| *index != token.index());
+        let second = others.map(|(_, logit)| *logit).fold(f32::NEG_INFINITY, f32::max);
+        tokens.push(token);
+        leads.push(last[token.index()] - second);
+        last = sequence.decode(&[token])?.to_vec();
+        sequence.accept(1);
+    }
+    Ok((tokens, leads))
+}
+
+/// Published shapes with random weights, against the CPU: extents and formats as in real checkpoints.
+pub fn check_synthetic(report: &mut Report, seed: u64, repeats: usize) {
+    for name in [
+        "tiny-hybrid-nvfp4",
+        "tiny-llama-int4",
+        "qwen3-0.6b-bf16",
+        "qwen3-0.6b-fp8",
+        "smollm2-135m-int4",
+        "qwen3.5-0.8b-nvfp4",
+    ] {
+        if let Err(error) = synthetic(report, name, seed, repeats.min(20)) {
+            report.broken(name, &error.to_string());
+        }
+    }
+}
+
+fn synthetic(
+    report: &mut Report,
+    name: &str,
+    seed: u64,
+    repeats: usize,
+) -> Result<(), EngineError> {
+    let full = format!("synthetic:{name}?seed={}", seed % 1_000_000);
+    let open = |options: EngineOptions| {
+        let checkpoint: Checkpoint = lithos_synthetic::open(&full).expect("a known shape");
+        Engine::from_checkpoint(checkpoint, options)
+    };
+    let mut oracle = open(cpu())?;
+    let vocabulary = oracle.vocabulary();
+    let ids: Vec<TokenId> = (0..33u64)
+        .map(|index| {
+            let mixed = (seed ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+            TokenId((mixed % vocabulary as u64) as u32)
+        })
+        .collect();
+    let wanted = prefilled(&mut oracle, &ids);
+    drop(oracle);
+    let mut engine = open(cuda(Fusion::None))?;
+    let mut reference: Option<Vec<f32>> = None;
+    for fusion in Fusion::ALL {
+        engine.set_fusion(fusion)?;
+        for rows in [1, 8, 16] {
+            let first = poisoned(&mut engine, &ids, rows)?;
+            let error = relative_error(&first, &wanted);
+            let mut problem = judge(&first, &wanted, vocabulary, error);
+            for repeat in 1..repeats {
+                let again = poisoned(&mut engine, &ids, rows)?;
+                if problem.is_none() && !same_bits(&first, &again) {
+                    problem = Some(format!("repeat {repeat} has other bits"));
+                    break;
+                }
+            }
+            let reference = reference.get_or_insert_with(|| first.clone());
+            if problem.is_none() && !same_bits(reference, &first) {
+                let off = relative_error(&first, reference);
+                problem = Some(format!("other bits than 1 row at none ({off:.1e})"));
+            }
+            report.case(&full, rows, fusion.name(), error, repeats, problem);
+        }
+    }
+    Ok(())
+}
