@@ -4,7 +4,7 @@
 //! pass is one copy to the card (counters of joins, step state, tokens, pages), one graph, one copy back (logits and the joins' error flag).
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lithos_compiler::device::{DeviceOptions, KeyValues, Program, WeightPieces};
@@ -88,12 +88,24 @@ struct Level {
     _module: Module,
 }
 
+/// The card, opened once: closing the last handle would throw its context away, and a new one costs a good part of a second.
+fn card() -> Result<Arc<Device>, CudaError> {
+    static CARD: Mutex<Option<Arc<Device>>> = Mutex::new(None);
+    let mut card = CARD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = &*card {
+        return Ok(device.clone());
+    }
+    let device = Device::open(0)?;
+    *card = Some(device.clone());
+    Ok(device)
+}
+
 /// The card that would be used, in words.
 ///
 /// # Errors
 /// [`CudaError`] if there is none, no compiler for it, or not so much memory free.
 pub(crate) fn find_card(bytes: u64) -> Result<String, CudaError> {
-    let device = Device::open(0)?;
+    let device = card()?;
     Compiler::open(device.driver_version())?;
     check_room(&device, &[("weights", bytes)], ADVICE)?;
     Ok(device.describe())
@@ -101,7 +113,7 @@ pub(crate) fn find_card(bytes: u64) -> Result<String, CudaError> {
 
 /// Bytes that are free on the card.
 pub(crate) fn free_memory() -> Result<u64, CudaError> {
-    Ok(Device::open(0)?.memory()?.0)
+    Ok(card()?.memory()?.0)
 }
 
 impl Cuda {
@@ -112,7 +124,7 @@ impl Cuda {
         context: usize,
         slots: usize,
     ) -> Result<Self, EngineError> {
-        let device = Device::open(0)?;
+        let device = card()?;
         let compiler = Compiler::open(device.driver_version())?;
         let key_values = match key_value_type(graph) {
             KvType::Bf16 => KeyValues::Bf16,

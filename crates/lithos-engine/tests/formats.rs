@@ -10,7 +10,7 @@ use checkpoints::{tensors, write_gguf, write_in_format};
 use lithos_emulator::EmulatorError;
 use lithos_engine::{BackendKind, Engine, EngineError, EngineOptions, Fusion, Isa, largest};
 use lithos_format::{OwnedTensor, format_names, write_safetensors};
-use support::{Reference, cpu, decoded, folder, interpreter, prefilled, reference};
+use support::{Reference, cpu, decoded, interpreter, prefilled, reference};
 
 fn relative_error(found: &[f32], wanted: &[f32]) -> f64 {
     let square = |x: f64| x * x;
