@@ -97,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--source", action="append", required=True, metavar="NAME=REPEATS")
-    parser.add_argument("--start", type=Path, help="an exported model whose drafter and multi-token layer to begin with")
+    parser.add_argument("--initial", type=Path, help="an exported model whose drafter and multi-token layer to begin with")
     parser.add_argument("--greedy", default="greedy", help="the source that calibration uses")
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--batch", type=int, default=32)
@@ -122,9 +122,9 @@ def main() -> None:
     windows = Windows(sources, device, heldout=0.02)
     drafter = Weights(drafter_sizes(drafter_shape, shape), ones=True).to(device)
     multi_token = Weights(multi_token_sizes(shape), ones=False).to(device)
-    if arguments.start:
-        begin_with(drafter, read_drafter(arguments.start / "draft", shape)[1])
-        begin_with(multi_token, read_target(arguments.start)[1])
+    if arguments.initial:
+        begin_with(drafter, read_drafter(arguments.initial / "draft", shape)[1])
+        begin_with(multi_token, read_target(arguments.initial)[1])
     optimizers = optimizers_for([drafter, multi_token], arguments.muon_rate, arguments.adam_rate)
     schedule = Schedule(optimizers)
     compiled = torch.compile(drafter_losses, dynamic=False)

@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--source", action="append", required=True, metavar="NAME=REPEATS", help="NAME.npz in --work")
-    parser.add_argument("--start", type=Path, help="an exported model to begin with instead of random weights")
+    parser.add_argument("--initial", type=Path, help="an exported model to begin with instead of random weights")
     parser.add_argument("--minutes", type=float, default=13)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--quantize-from", type=float, default=0.85, help="share of the time after which weights are quantized")
@@ -105,7 +105,7 @@ def main() -> None:
     torch.manual_seed(1)
     sources = {arguments.work / f"{name}.npz": int(repeats) for name, repeats in (s.split("=") for s in arguments.source)}
     windows = Windows(sources, device, share=(peers.index, peers.count))
-    target = (read_target(arguments.start)[0] if arguments.start else Target(Shape())).to(device)
+    target = (read_target(arguments.initial)[0] if arguments.initial else Target(Shape())).to(device)
     shape = target.shape
     parameters = list(target.parameters())
     peers.say(f"{sum(p.numel() for p in parameters) / 1e6:.1f} M parameters, {len(windows.windows)} windows, {peers.count} processes")
