@@ -54,6 +54,7 @@ TASK void stage_head(THREAD const Memory& memory, THREAD const Worker& worker, D
 // every row and query head of the group. A partial result is a maximum, a sum, and the weighted values.
 template <uint KEYS>
 TASK void attend_range(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const AttendRecord& record) {
+    worker.staged.form = 0;
     DEVICE const StepState& step = *memory.step;
     DEVICE const KeptRecord& kept = record.kept;
     uint count = 0;

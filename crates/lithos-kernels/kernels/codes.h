@@ -14,6 +14,9 @@
 #define SCALES_BF16 3
 #define SCALES_E4M3 4
 
+// Bytes of a scale.
+#define SCALE_BYTES(scales) ((scales) == SCALES_F32 ? 4u : (scales) == SCALES_E4M3 ? 1u : (scales) == SCALES_NONE ? 0u : 2u)
+
 // Columns that the eight bytes of a lane hold in one row.
 #define LANE_COLUMNS(codes) ((codes) == CODES_F32 ? 2u : (codes) <= CODES_BF16 ? 4u : (codes) == CODES_U4 || (codes) == CODES_E2M1 ? 16u : 8u)
 
@@ -39,6 +42,13 @@ TASK uint bf16_bits(float x) {
     return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
+// Code `column` of a word with eight E2M1 codes. Byte i holds column i with its sign in bit 7 and the rest in bits 3 to 1, where they
+// are a half's upper byte; and column i + 4 in what is left, the rest in bits 6 to 4 and the sign in bit 0.
+TASK uint e2m1_code(uint word, uint column) {
+    uint byte = word >> (8 * (column & 3u));
+    return column < 4 ? (byte >> 4 & 8u) | (byte >> 1 & 7u) : (byte << 3 & 8u) | (byte >> 4 & 7u);
+}
+
 // The values of a lane's eight bytes in one row.
 template <uint CODES> TASK void decode(uint low, uint high, uint zero_point, THREAD float* values) {
     if (CODES == CODES_F32) {
@@ -56,16 +66,9 @@ template <uint CODES> TASK void decode(uint low, uint high, uint zero_point, THR
         }
     } else {
         for (uint i = 0; i < 16; ++i) {
-            uint code = ((i < 8 ? low : high) >> (4 * (i & 7u))) & 15u;
-            values[i] = CODES == CODES_E2M1 ? e2m1_value(code) : (float)((int)code - (int)zero_point);
+            uint word = i < 8 ? low : high;
+            values[i] = CODES == CODES_E2M1 ? e2m1_value(e2m1_code(word, i & 7u))
+                                            : (float)((int)(word >> (4 * (i & 7u)) & 15u) - (int)zero_point);
         }
     }
-}
-
-// Element `index` of an array of scales.
-template <uint SCALES> TASK float scale_value(DEVICE const uchar* scales, uint index) {
-    if (SCALES == SCALES_F32) return ((DEVICE const float*)scales)[index];
-    if (SCALES == SCALES_F16) return float_of_half(((DEVICE const ushort*)scales)[index]);
-    if (SCALES == SCALES_BF16) return bf16_value(((DEVICE const ushort*)scales)[index]);
-    return e4m3_value(scales[index]);
 }

@@ -46,6 +46,7 @@ TASK void unit_norm(THREAD const Worker& worker, DEVICE const float* x, uint wid
 //
 // A task is (slot, value head, 8 columns a simdgroup). Lane 4 c + s holds a quarter s of column c: rows i with i % 4 == s.
 TASK void gated_delta(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const DeltaRecord& record) {
+    worker.staged.form = 0;
     uint width = record.key_width, columns = 8 * worker.simdgroups;
     uint slices = (record.value_width + columns - 1) / columns;
     uint count = memory.step->slots_used * record.value_heads * slices;

@@ -11,7 +11,10 @@ TASK void gather(THREAD const Memory& memory, THREAD Worker& worker, DEVICE cons
         // One quarter of a unit a thread.
         for (uint quarter = thread_of(worker); quarter < record.table.units * 4; quarter += threads_of(worker)) {
             uint lane = (within % 8) * 4 + (quarter & 3u);
-            decode_word<CODES, SCALES, BIASES>(memory, record.table, tile, quarter / 4, lane, low, high);
+            UnitWord word;
+            load_unit<CODES, SCALES, BIASES>(tile_of<SCALES, BIASES>(memory, record.table, tile), record.table.block_columns, quarter / 4,
+                                             lane, word);
+            decode_word<CODES, SCALES, BIASES>(word, record.table.zero_point, low, high);
             for (uint i = 0; i < columns; ++i) {
                 uint column = quarter * columns + i;
                 if (column < record.width) out[column] = (within < 8 ? low[i] : high[i]) * record.table.tensor_scale;

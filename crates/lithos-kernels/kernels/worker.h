@@ -2,8 +2,13 @@
 
 // Most rows of a pass.
 #define MOST_ROWS 16
-// Floats of memory that the threads of a worker share.
-#define SHARED_FLOATS 6144
+// Rows of the pass that a product takes at once.
+#define BLOCK_ROWS 8u
+// Tiles of a matrix that a worker multiplies at once, so that it loads their operand once.
+#define STEP_TILES 2
+// Floats that the simdgroups of a worker share for projections: sums of two steps, two statistics of each row, factors of rows.
+#define SUMS_FLOATS(simdgroups) (2 * (simdgroups) * STEP_TILES * BLOCK_ROWS * 16)
+#define OPERAND_AT(simdgroups) (SUMS_FLOATS(simdgroups) + (simdgroups) * BLOCK_ROWS * 2 + BLOCK_ROWS)
 // Turns that a join waits before it gives up.
 #ifndef MOST_TURNS
 #define MOST_TURNS 400000000u
@@ -26,6 +31,14 @@ struct Memory {
     Counter joins;
 };
 
+// Rows that lie in shared memory in the form that a projection multiplies; nothing yet if `form` is 0.
+struct Staged {
+    uint form;
+    uint input;
+    uint norm;
+    uint block;
+};
+
 // The threads that work together on a task.
 struct Worker {
     uint lane;
@@ -36,6 +49,11 @@ struct Worker {
     // Tasks of earlier groups of the phase: the next group starts with the worker after theirs.
     uint taken;
     SHARED float* shared;
+    // Where the operand of projections is staged, and words of it.
+    SHARED uint* operand;
+    uint operand_words;
+    // Which operand that is.
+    Staged staged;
 };
 
 TASK uint thread_of(THREAD const Worker& worker) { return worker.simdgroup * 32 + worker.lane; }
@@ -73,6 +91,7 @@ TASK void join(THREAD const Memory& memory, THREAD Worker& worker) {
     }
     worker_barrier();
     worker.taken = 0;
+    worker.staged.form = 0;
 }
 
 TASK float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }

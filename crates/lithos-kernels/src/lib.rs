@@ -31,9 +31,26 @@ impl Language {
                  uint workers [[threadgroups_per_grid]])"
             ),
             Language::Cuda => format!(
-                "extern \"C\" __global__ void {name}(const uchar* weights, float* arena, uchar* states, const StepState* step,\n    \
+                "extern \"C\" __global__ void __launch_bounds__(512, 1) {name}(const uchar* weights, float* arena, uchar* states, const StepState* step,\n    \
                  const uint* tokens, const uint* pages, const uint* records, uint* joins)"
             ),
+        }
+    }
+
+    /// Threads of a worker at most: on CUDA kernels are made for as many, and are fastest with them.
+    pub const fn most_threads(self) -> u32 {
+        match self {
+            Language::Metal => 128,
+            Language::Cuda => 32 * MOST_SIMDGROUPS as u32,
+        }
+    }
+
+    /// Bytes of dynamic shared memory that every launch should have, for the rows that projections multiply. Kernels ask how much
+    /// they got; with less, rows that do not fit are staged again and again.
+    pub const fn launch_memory(self) -> usize {
+        match self {
+            Language::Metal => 0,
+            Language::Cuda => CUDA_OPERAND_BYTES,
         }
     }
 
@@ -47,22 +64,25 @@ impl Language {
 }
 
 /// The headers with task bodies, in the order in which they build on each other.
-const BODIES: [&str; 8] = [
+const BODIES: [&str; 9] = [
     include_str!("../kernels/worker.h"),
     include_str!("../kernels/codes.h"),
     include_str!("../kernels/matrix.h"),
     include_str!("../kernels/gather.h"),
+    include_str!("../kernels/operand.h"),
     include_str!("../kernels/linear.h"),
     include_str!("../kernels/attention.h"),
     include_str!("../kernels/delta.h"),
     include_str!("../kernels/rows.h"),
 ];
 
-/// Floats of memory that the threads of a worker share; `SHARED_FLOATS` of `worker.h`.
-pub const SHARED_FLOATS: usize = 6144;
+/// Simdgroups of a worker at most, so that what its task bodies share fits the memory that the prelude gives them: 16 on CUDA, where
+/// kernels are made for as many.
+pub const MOST_SIMDGROUPS: usize = 16;
 
-/// Simdgroups of a worker at most, so that what its task bodies share fits [`SHARED_FLOATS`].
-pub const MOST_SIMDGROUPS: usize = 8;
+/// Bytes of dynamic shared memory of a launch on CUDA, where projections stage the rows that they multiply. With what kernels declare it
+/// is all that a block can have on Hopper.
+pub const CUDA_OPERAND_BYTES: usize = 192 << 10;
 
 /// Positions of the convolution's history and of the delta rule's log; `RING_ROWS` of `delta.h`.
 pub const RING_ROWS: usize = 32;
@@ -72,6 +92,12 @@ pub const PAGE_TOKENS: usize = 64;
 
 /// Widest head of attention and of the delta rule, from `MOST_LANE_WIDTH` and `MOST_QUARTER_WIDTH` of `worker.h`.
 pub const MOST_HEAD_WIDTH: (usize, usize) = (256, 128);
+
+/// Bytes that a worker needs to stage a column of eight rows: each value as the sum of two halves, or as a float.
+pub const STAGED_COLUMN_BYTES: usize = 32;
+
+/// Teams of workers at most that share the columns of a projection; `MOST_TEAMS` of `linear.h`.
+pub const MOST_TEAMS: usize = 256;
 
 /// What a partial result of attention holds beside the weighted values: a maximum and a sum.
 pub const PARTIAL_HEADER: usize = 2;
@@ -92,36 +118,54 @@ mod tests {
     use super::*;
 
     /// The number that a header defines.
-    fn defined(name: &str) -> usize {
-        let line = BODIES
-            .iter()
-            .flat_map(|body| body.lines())
+    fn defined(text: &str, name: &str) -> usize {
+        let line = text
+            .lines()
             .find(|line| line.starts_with(&format!("#define {name} ")))
             .unwrap_or_else(|| panic!("{name} is defined"));
-        line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+        line.rsplit(' ')
+            .next()
+            .and_then(|number| number.trim_end_matches('u').parse().ok())
+            .expect("a number")
     }
 
     #[test]
     fn rust_and_headers_agree_on_sizes() {
-        assert_eq!(defined("SHARED_FLOATS"), SHARED_FLOATS);
-        assert_eq!(defined("RING_ROWS"), RING_ROWS);
-        assert_eq!(defined("PAGE_TOKENS"), PAGE_TOKENS);
-        assert_eq!(defined("MOST_LANE_WIDTH") * 32, MOST_HEAD_WIDTH.0);
-        assert_eq!(defined("MOST_QUARTER_WIDTH") * 4, MOST_HEAD_WIDTH.1);
+        let bodies = BODIES.concat();
+        assert_eq!(defined(&bodies, "RING_ROWS"), RING_ROWS);
+        assert_eq!(defined(&bodies, "PAGE_TOKENS"), PAGE_TOKENS);
+        assert_eq!(defined(&bodies, "MOST_TEAMS"), MOST_TEAMS);
+        assert_eq!(defined(&bodies, "BLOCK_ROWS") * 4, STAGED_COLUMN_BYTES);
+        assert_eq!(defined(&bodies, "MOST_LANE_WIDTH") * 32, MOST_HEAD_WIDTH.0);
+        assert_eq!(defined(&bodies, "MOST_QUARTER_WIDTH") * 4, MOST_HEAD_WIDTH.1);
     }
 
     #[test]
     fn what_workers_share_fits() {
+        let bodies = BODIES.concat();
         let (attention_width, key_width) = MOST_HEAD_WIDTH;
-        let rows = defined("MOST_ROWS");
-        // Factors of rows, and the shares of two tiles of 16 columns.
-        assert!(rows + 2 * MOST_SIMDGROUPS * rows * 16 <= SHARED_FLOATS);
-        // A query for each simdgroup.
-        assert!(MOST_SIMDGROUPS * attention_width <= SHARED_FLOATS);
-        // Queries and keys of all rows.
-        assert!(2 * rows * key_width <= SHARED_FLOATS);
-        // Apple's limit.
-        const { assert!(SHARED_FLOATS * 4 <= 32 << 10) };
+        let (rows, block_rows) = (defined(&bodies, "MOST_ROWS"), defined(&bodies, "BLOCK_ROWS"));
+        let step_floats = defined(&bodies, "STEP_TILES") * block_rows * 16;
+        for (language, simdgroups) in [(Language::Metal, 4), (Language::Cuda, MOST_SIMDGROUPS)] {
+            let shared = defined(language.prelude(), "SHARED_FLOATS");
+            let requested = defined(language.prelude(), "REQUESTED_UNITS");
+            // Sums of two steps, statistics and factors of rows; a lane's columns of a unit are 16 words at most.
+            let projection = simdgroups * (2 * step_floats + 2 * block_rows) + block_rows;
+            let operand = simdgroups * requested * 32 * 16;
+            match language {
+                Language::Metal => assert!(projection + operand <= shared),
+                Language::Cuda => assert!(operand * 4 <= CUDA_OPERAND_BYTES),
+            }
+            assert!(projection <= shared);
+            // A query for each simdgroup.
+            assert!(simdgroups * attention_width <= shared);
+            // Queries and keys of all rows.
+            assert!(2 * rows * key_width <= shared);
+            match language {
+                Language::Metal => assert!(shared * 4 <= 32 << 10, "Apple's limit"),
+                Language::Cuda => assert!(shared * 4 + CUDA_OPERAND_BYTES <= 227 << 10, "Hopper's"),
+            }
+        }
     }
 
     #[test]

@@ -106,6 +106,12 @@ records! {
         add: u32,
         /// 0: all rows of the pass; 1: those that want logits.
         row_set: u32,
+        /// Slices of the columns, each by other workers.
+        slices: u32,
+        /// What slices found, in the arena: `[8 rows][slice][column][row]`.
+        partials: u32,
+        /// Counters of workers that have come to the end of a slice, in the states.
+        arrivals: u32,
     }
     /// The two projections of a feed-forward network, and SiLU of the first times the second.
     GateUpRecord {

@@ -4,7 +4,7 @@
 //! bytes. Lane `4 g + q` holds eight bytes of row `g` and eight of row `g + 8`: the same columns, the `q`-th quarter of
 //! the unit's. These are the rows and columns of a lane in the 16 x 8 products of NVIDIA's tensor cores, so codes are
 //! decoded where they arrive, and a lane's columns are adjacent, so activations are read in their own order. Block scales lie
-//! in a plane of their own, `[tile][block][rows 0, 8, 1, 9, ...]`. Columns and rows are padded with zeros to whole units and tiles.
+//! in a plane of their own, `[tile][block][rows 0, 8, 1, 9, ...]`. Codes of four-bit floats lie such that they are decoded two at a time. Columns and rows are padded with zeros to whole units and tiles.
 
 use std::ops::Range;
 
@@ -58,6 +58,17 @@ impl LaneLayout {
     /// How codes become values.
     pub fn encoding(&self) -> Encoding {
         self.encoding
+    }
+
+    /// The format in the kernels: the template arguments of those that read the matrix.
+    pub fn format(&self) -> String {
+        let blocks = self.encoding.blocks;
+        format!(
+            "{}, {}, {}",
+            codes_name(self.encoding.codes),
+            scales_name(blocks.map(|blocks| blocks.scale)),
+            scales_name(blocks.and_then(|blocks| blocks.bias))
+        )
     }
 
     /// Adjacent columns that a lane's word holds in one row.
@@ -165,7 +176,11 @@ impl LaneLayout {
             source.unpack_codes(row, &mut unpacked);
             for (quarter, columns) in unpacked.chunks(lane_bytes).enumerate() {
                 let word = &mut codes_out[self.word(row - first, quarter)..][..8];
-                if codes.bits() == 4 {
+                if codes == Codes::E2m1 {
+                    for (half_word, columns) in word.chunks_mut(4).zip(columns.chunks(8)) {
+                        put_e2m1(columns, half_word);
+                    }
+                } else if codes.bits() == 4 {
                     for (byte, pair) in word.iter_mut().zip(columns.chunks(2)) {
                         *byte = pair.iter().rev().fold(0, |byte, code| byte << 4 | code & 15);
                     }
@@ -192,8 +207,18 @@ impl LaneLayout {
     }
 }
 
+/// Puts up to eight E2M1 codes into four bytes, so that the bits of a half's upper byte take few operations to find: byte `i` holds
+/// column `i` with its sign in bit 7 and the rest in bits 3 to 1, and column `i + 4` with the rest in bits 6 to 4 and the sign in bit 0.
+fn put_e2m1(columns: &[u8], out: &mut [u8]) {
+    let code = |column: usize| columns.get(column).map_or(0, |code| code & 15);
+    for (i, byte) in out.iter_mut().enumerate() {
+        let (first, last) = (code(i), code(i + 4));
+        *byte = (first & 8) << 4 | (first & 7) << 1 | (last & 7) << 4 | last >> 3;
+    }
+}
+
 /// Number of the codes in the kernels (`CODES_*` of `codes.h`).
-pub(crate) fn codes_name(codes: Codes) -> &'static str {
+fn codes_name(codes: Codes) -> &'static str {
     match codes {
         Codes::F32 => "CODES_F32",
         Codes::F16 => "CODES_F16",
@@ -206,7 +231,7 @@ pub(crate) fn codes_name(codes: Codes) -> &'static str {
 }
 
 /// Name of a scale's type in the kernels (`SCALES_*` of `codes.h`).
-pub(crate) fn scales_name(scales: Option<ScaleType>) -> &'static str {
+fn scales_name(scales: Option<ScaleType>) -> &'static str {
     match scales {
         None => "SCALES_NONE",
         Some(ScaleType::F32) => "SCALES_F32",

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lithos_graph::{Graph, OpKind, Rotary, StateKind, ValueId, WeightForm};
-use lithos_kernels::{PAGE_TOKENS, RING_ROWS};
+use lithos_kernels::{MOST_TEAMS, PAGE_TOKENS, RING_ROWS};
 
 use super::lanes::LaneLayout;
 use super::program::{DeviceError, DeviceOptions};
@@ -11,6 +11,9 @@ use crate::schedule::Schedule;
 
 /// Offsets count this many bytes.
 const GRAIN: usize = 16;
+
+/// Projections of a phase at most whose columns are cut into slices.
+pub(crate) const MOST_SLICED: usize = 8;
 
 /// Element type of kept keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +56,8 @@ pub struct StatePlaces {
     pub histories: HashMap<ValueId, usize>,
     /// Delta-rule states and logs: byte offset and floats of a slot.
     pub deltas: HashMap<ValueId, (usize, usize)>,
+    /// Counters of workers that share the columns of a projection: byte offset. They are 0 at first.
+    pub arrivals: usize,
     /// Bytes in all.
     pub bytes: usize,
 }
@@ -139,11 +144,13 @@ impl WeightPlaces {
 impl StatePlaces {
     fn new(graph: &Graph, options: &DeviceOptions, pages: usize) -> Self {
         let mut places = StatePlaces::default();
-        let mut take = |bytes: usize| {
-            let offset = places.bytes;
-            places.bytes = (places.bytes + bytes).next_multiple_of(GRAIN);
+        let take = |end: &mut usize, bytes: usize| {
+            let offset = *end;
+            *end = (offset + bytes).next_multiple_of(GRAIN);
             offset
         };
+        places.arrivals = take(&mut places.bytes, MOST_SLICED * MOST_TEAMS * 4);
+        let mut take = |bytes| take(&mut places.bytes, bytes);
         for id in graph.states() {
             match *graph.value(id).state().expect("listed as a state") {
                 StateKind::KeyValue { heads, head_dim } => {

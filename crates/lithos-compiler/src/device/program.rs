@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use lithos_graph::{Graph, Part, StateKind, ValueId};
-use lithos_kernels::{Language, MOST_HEAD_WIDTH, PARTIAL_HEADER, library};
+use lithos_kernels::{CUDA_OPERAND_BYTES, Language, MOST_HEAD_WIDTH, PARTIAL_HEADER, library};
 use thiserror::Error;
 
 use super::emit::{PhaseCalls, body};
 use super::lanes::LaneLayoutError;
 use super::places::{KeyValues, Places};
-use super::records::Recorder;
+use super::records::{Recorder, Slices};
 use crate::regions::Fusion;
 use crate::schedule::{CompileError, Options, PassKind, Schedule};
 use crate::step::StepState;
@@ -100,7 +100,7 @@ impl Program {
     /// [`DeviceError`] for what has no task body.
     pub fn new(graph: &Graph, options: DeviceOptions) -> Result<Self, DeviceError> {
         check_heads(graph)?;
-        let schedule = Schedule::compile(
+        let mut schedule = Schedule::compile(
             graph,
             Options {
                 pass: PassKind::Decode,
@@ -110,15 +110,18 @@ impl Program {
             },
         )?;
         let mut places = Places::new(graph, &schedule, &options)?;
+        let slices = Slices::new(CUDA_OPERAND_BYTES, schedule.arena.next_multiple_of(64));
         let mut recorder =
-            Recorder { graph, schedule: &schedule, options: &options, places: &mut places };
+            Recorder { graph, schedule: &schedule, options: &options, places: &mut places, slices };
         let phases: Vec<PhaseCalls> = schedule
             .phases
             .iter()
             .map(|phase| {
+                recorder.slices.begin_phase();
                 schedule.groups[phase.clone()].iter().map(|group| recorder.call(group)).collect()
             })
             .collect::<Result<_, _>>()?;
+        schedule.arena = schedule.arena.max(recorder.slices.most());
         let mut builder = Builder::new(&schedule, &phases);
         let launches: Vec<Launch> = (0..schedule.regions.len())
             .map(|region| builder.launch(region, schedule.regions[region].phases.clone()))

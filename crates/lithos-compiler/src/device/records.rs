@@ -7,10 +7,12 @@ use lithos_kernels::records::{
     HeadNormRecord, HeadRecord, KeptRecord, LinearRecord, MatrixRecord, MergeRecord, NOTHING,
     OperandRecord,
 };
+use lithos_kernels::{MOST_TEAMS, STAGED_COLUMN_BYTES};
 
-use super::lanes::{codes_name, scales_name};
-use super::places::{KeyValues, Places, grains};
+use super::lanes::{LaneLayout, TILE_ROWS};
+use super::places::{KeyValues, MOST_SLICED, Places, grains};
 use super::program::{DeviceError, DeviceOptions};
+use crate::MAX_DECODE_ROWS;
 use crate::schedule::Schedule;
 use crate::task::{
     BufferId, Elementwise, HeadStage, LinearInput, Norm, RowSet, TaskGroup, TaskKind,
@@ -41,6 +43,53 @@ pub(crate) struct Recorder<'a> {
     pub(crate) schedule: &'a Schedule,
     pub(crate) options: &'a DeviceOptions,
     pub(crate) places: &'a mut Places,
+    pub(crate) slices: Slices,
+}
+
+/// What projections whose columns are cut into slices need beside their operands.
+#[derive(Debug)]
+pub(crate) struct Slices {
+    /// Bytes of an operand that a worker can stage.
+    most_staged: usize,
+    /// Where their results begin, in bytes of the arena.
+    start: usize,
+    /// Where the results of the phase end.
+    end: usize,
+    /// Where those of any phase end.
+    most: usize,
+    /// Projections of the phase.
+    count: usize,
+}
+
+impl Slices {
+    /// Slices for workers that can stage `most_staged` bytes, with results from byte `start` of the arena on.
+    pub(crate) fn new(most_staged: usize, start: usize) -> Self {
+        Slices { most_staged, start, end: start, most: 0, count: 0 }
+    }
+
+    /// End of all results in the arena; 0 if there are none.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Begins a phase: the results of the one before were read.
+    pub(crate) fn begin_phase(&mut self) {
+        (self.end, self.count) = (self.start, 0);
+    }
+
+    /// Slices of a matrix, the place of their results in floats, and the place of its counters among all in grains.
+    fn take(&mut self, layout: &LaneLayout) -> (u32, u32, u32) {
+        let columns = layout.units() * 4 * layout.lane_cols();
+        let slices = (columns * STAGED_COLUMN_BYTES).div_ceil(self.most_staged);
+        if slices == 1 || self.count == MOST_SLICED {
+            return (1, 0, 0);
+        }
+        let (partials, index) = (self.end, self.count);
+        self.end += slices * layout.tiles() * TILE_ROWS * MAX_DECODE_ROWS * 4;
+        self.most = self.most.max(self.end);
+        self.count += 1;
+        (slices as u32, (partials / 4) as u32, grains(index * MOST_TEAMS * 4))
+    }
 }
 
 impl Recorder<'_> {
@@ -55,6 +104,8 @@ impl Recorder<'_> {
                 Call::new(format!("gather<{}>", self.format(*table)), record)
             }
             TaskKind::Linear { input, weight, output, add, rows } => {
+                let (slices, partials, arrivals) =
+                    self.slices.take(&self.places.weights.matrices[weight].1);
                 let record = LinearRecord {
                     matrix: self.matrix(*weight),
                     operand: self.operand(input)?,
@@ -62,6 +113,9 @@ impl Recorder<'_> {
                     outputs: self.width(*output),
                     add: u32::from(*add),
                     row_set: u32::from(*rows == RowSet::Logit),
+                    slices,
+                    partials,
+                    arrivals: grains(self.places.states.arrivals) + arrivals,
                 };
                 Call::new(format!("linear<{}>", self.format(*weight)), record)
             }
@@ -73,8 +127,11 @@ impl Recorder<'_> {
                     output: self.buffer(*output),
                     outputs: self.width(*output),
                 };
-                let formats = format!("{}, {}", self.format(*gate), self.format(*up));
-                Call::new(format!("gate_up<{formats}>"), record)
+                let encoding = |id| self.places.weights.matrices[id].1.encoding();
+                if encoding(gate) != encoding(up) {
+                    return Err(DeviceError::Unsupported { kind: "gate_up of two formats" });
+                }
+                Call::new(format!("gate_up<{}>", self.format(*gate)), record)
             }
             TaskKind::AttendRange { q, k, v, state, scale, partials } => {
                 let kept = self.kept(*state);
@@ -226,14 +283,7 @@ impl Recorder<'_> {
 
     /// Template arguments of a matrix.
     fn format(&self, id: ValueId) -> String {
-        let encoding = self.places.weights.matrices[&id].1.encoding();
-        let blocks = encoding.blocks;
-        format!(
-            "{}, {}, {}",
-            codes_name(encoding.codes),
-            scales_name(blocks.map(|blocks| blocks.scale)),
-            scales_name(blocks.and_then(|blocks| blocks.bias))
-        )
+        self.places.weights.matrices[&id].1.format()
     }
 
     fn norm(&self, norm: Option<&Norm>) -> (u32, f32, f32) {
