@@ -20,6 +20,9 @@ struct Stream {
 struct Projection {
     DEVICE const MatrixRecord& first;
     DEVICE const MatrixRecord& second;
+    // Factors of the matrices as a whole.
+    float factor;
+    float second_factor;
     uint tiles;
     // From one task of a worker to its next.
     uint stride;
@@ -32,7 +35,8 @@ TASK Projection projection_of(THREAD const Worker& worker, DEVICE const MatrixRe
                               uint outputs, uint stride, uint slice, uint slices) {
     uint most = (first.units + slices - 1) / slices, round = worker.simdgroups * REQUESTED_UNITS;
     UnitRange units = {slice * most, min((slice + 1) * most, first.units), first.units};
-    return {first, second, (outputs + TILE_ROWS - 1) / TILE_ROWS, stride, units, (most + round - 1) / round};
+    return {first, second, first.tensor_scale, second.tensor_scale, (outputs + TILE_ROWS - 1) / TILE_ROWS, stride, units,
+            (most + round - 1) / round};
 }
 
 // The tile that comes `i`-th in a step: a worker's tasks in turn, or a task's tile in each of a pair of matrices.
@@ -123,8 +127,8 @@ TASK void finish_step(THREAD const Worker& worker, THREAD const Projection& proj
             output.slice[column * BLOCK_ROWS + row] = sum;
             continue;
         }
-        sum *= projection.first.tensor_scale;
-        if (PAIRED) sum = silu(sum) * (second * factor * factors[row] * projection.second.tensor_scale);
+        sum *= projection.factor;
+        if (PAIRED) sum = silu(sum) * (second * factor * factors[row] * projection.second_factor);
         DEVICE float* value = output.values + (size_t)row * output.columns + column;
         *value = output.add != 0 ? *value + sum : sum;
     }
@@ -135,6 +139,12 @@ template <uint CODES, uint SCALES, uint BIASES, uint PAIRED>
 TASK void project(THREAD const Memory& memory, THREAD Worker& worker, THREAD const Projection& projection,
                   DEVICE const OperandRecord& operand, uint first_row, THREAD const Output& output, uint task) {
     const uint columns = LANE_COLUMNS(CODES), halves = IN_HALVES(CODES, SCALES);
+    OperandRow row = operand_row<columns>(memory, worker, operand, first_row, output.rows);
+    OperandPlace place = operand_place<columns>(worker, projection.units);
+    bool staged_before = is_staged<columns, halves>(worker, operand, place, first_row, output.rows);
+    float form = staged_before ? 1.0f : measure_operand<columns, halves>(worker, row, place);
+
+    // The first words are on their way while the operand is brought into its form.
     Stream stream;
     UnitWord words[REQUESTED_UNITS][STEP_TILES];
     begin_step<SCALES, BIASES, PAIRED>(memory, projection, task, stream);
@@ -142,9 +152,8 @@ TASK void project(THREAD const Memory& memory, THREAD Worker& worker, THREAD con
     for (uint i = 0; i < REQUESTED_UNITS; ++i) {
         request_unit<CODES, SCALES, BIASES, PAIRED>(memory, worker, projection, stream, words[i]);
     }
+    if (place.whole && !staged_before) stage_units<columns, halves>(worker, row, place, 0, form);
 
-    OperandPlace place = operand_place<columns>(worker, projection.units);
-    float form = stage_operand<columns, halves>(memory, worker, operand, place, first_row, output.rows);
     // Whole rounds that there is room for.
     uint room = place.room / REQUESTED_UNITS * REQUESTED_UNITS;
     uint lane = matrix_lane(worker.lane), parity = 0;
@@ -156,7 +165,7 @@ TASK void project(THREAD const Memory& memory, THREAD Worker& worker, THREAD con
         for (uint round = 0; round < projection.rounds; ++round) {
             if (!place.whole && (round == 0 || round * REQUESTED_UNITS >= staged + room)) {
                 staged = round * REQUESTED_UNITS;
-                stage_units<columns, halves>(memory, worker, operand, place, first_row, output.rows, staged, form);
+                stage_units<columns, halves>(worker, row, place, staged, form);
             }
 #pragma unroll
             for (uint i = 0; i < REQUESTED_UNITS; ++i) {
@@ -206,7 +215,7 @@ TASK void add_slices(THREAD const Worker& worker, THREAD const Projection& proje
         for (uint slice = 0; slice < count; ++slice) {
             sum += slices[(size_t)slice * projection.tiles * tile_floats + column * BLOCK_ROWS + row];
         }
-        sum *= projection.first.tensor_scale;
+        sum *= projection.factor;
         DEVICE float* value = output.values + (size_t)row * output.columns + column;
         *value = output.add != 0 ? *value + sum : sum;
     }

@@ -3,37 +3,41 @@
 // Each simdgroup stages the columns that it multiplies itself: those of every `simdgroups`-th unit. Eight rows stand beside
 // each other, lane 4 n + q holding the q-th quarter of row n.
 
-// Columns of a lane, before they have their form.
+// A lane's columns from `start` on; zero beyond the width. If every unit is full, they come in fours.
+template <uint COLUMNS> TASK void load_columns(DEVICE const float* row, uint start, uint width, bool full, THREAD float* values) {
+    if (full) {
+        DEVICE const float4* fours = (DEVICE const float4*)(row + start);
+        for (uint i = 0; i < COLUMNS / 4; ++i) {
+            float4 four = fours[i];
+            values[4 * i] = four.x;
+            values[4 * i + 1] = four.y;
+            values[4 * i + 2] = four.z;
+            values[4 * i + 3] = four.w;
+        }
+    } else {
+        for (uint i = 0; i < COLUMNS; ++i) values[i] = start + i < width ? row[start + i] : 0.0f;
+    }
+}
+
+// What a lane reads: its row, and the weights of the norm.
+struct OperandRow {
+    DEVICE const float* x;
+    DEVICE const float* weights;
+    uint width;
+    bool full;
+    bool normed;
+    float epsilon;
+    float offset;
+};
+
+// The row of a lane; those beyond the last repeat it, and their sums are not read.
 template <uint COLUMNS>
-TASK void operand_values(THREAD const Memory& memory, DEVICE const OperandRecord& operand, uint row, uint start, THREAD float* values,
-                         THREAD float& squares) {
-    DEVICE const float* x = memory.arena + operand.input + (size_t)row * operand.width + start;
-    uint present = start >= operand.width ? 0 : min(COLUMNS, operand.width - start);
-    if (COLUMNS >= 4 && present == COLUMNS && operand.width % 4 == 0) {
-        for (uint i = 0; i < COLUMNS; i += 4) {
-            float4 four = ((DEVICE const float4*)x)[i / 4];
-            values[i] = four.x;
-            values[i + 1] = four.y;
-            values[i + 2] = four.z;
-            values[i + 3] = four.w;
-        }
-    } else {
-        for (uint i = 0; i < COLUMNS; ++i) values[i] = i < present ? x[i] : 0.0f;
-    }
-    for (uint i = 0; i < COLUMNS; ++i) squares += values[i] * values[i];
-    if (operand.norm == NOTHING) return;
-    DEVICE const float* weights = small_array(memory, operand.norm) + start;
-    if (COLUMNS >= 4 && present == COLUMNS) {
-        for (uint i = 0; i < COLUMNS; i += 4) {
-            float4 four = ((DEVICE const float4*)weights)[i / 4];
-            values[i] *= four.x + operand.norm_offset;
-            values[i + 1] *= four.y + operand.norm_offset;
-            values[i + 2] *= four.z + operand.norm_offset;
-            values[i + 3] *= four.w + operand.norm_offset;
-        }
-    } else {
-        for (uint i = 0; i < COLUMNS; ++i) values[i] *= i < present ? weights[i] + operand.norm_offset : 0.0f;
-    }
+TASK OperandRow operand_row(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const OperandRecord& operand, uint first_row,
+                            uint rows) {
+    bool normed = operand.norm != NOTHING;
+    uint width = operand.width, row = first_row + min(worker.lane / 4, rows - 1);
+    return {memory.arena + operand.input + (size_t)row * width, small_array(memory, normed ? operand.norm : 0), width,
+            COLUMNS >= 4 && width % (4 * COLUMNS) == 0, normed, operand.epsilon, operand.norm_offset};
 }
 
 // A lane's columns of a unit, where it brings them into their form.
@@ -105,90 +109,103 @@ template <uint COLUMNS> TASK uint operand_start(THREAD const Worker& worker, THR
     return ((place.range.first + i * worker.simdgroups + worker.simdgroup) * 4 + (worker.lane & 3u)) * COLUMNS;
 }
 
+// This simdgroup's share of the squares of a row beside the slice.
+template <uint COLUMNS>
+TASK float squares_beside(THREAD const Worker& worker, THREAD const OperandPlace& place, THREAD const OperandRow& row) {
+    float squares = 0.0f, values[COLUMNS];
+    for (uint unit = worker.simdgroup; unit < place.range.all; unit += worker.simdgroups) {
+        if (unit >= place.range.first && unit < place.range.end) continue;
+        load_columns<COLUMNS>(row.x, (unit * 4 + (worker.lane & 3u)) * COLUMNS, row.width, row.full, values);
+        for (uint column = 0; column < COLUMNS; ++column) squares += values[column] * values[column];
+    }
+    return squares;
+}
+
 // A power of two that brings `largest` near to the greatest half, so that the lower half of a value is precise, too.
 TASK float half_factor(float largest) {
     uint exponent = min(max(bits_of_float(largest) >> 23, 64u), 254u);
     return float_of_bits((267u - exponent) << 23);
 }
 
-// Statistics of each row over the columns of a slice, for a norm over all: factor[row] in shared memory undoes what brings a row into its form; returns what brings
-// this lane's row into it. Columns that have room are staged, but not yet brought into their form.
+// Statistics of each row over the columns of a slice, for a norm over all: factor[row] in shared memory undoes what brings a row into its
+// form; returns what brings this lane's row into it. Columns that have room are staged, but not yet brought into their form.
 template <uint COLUMNS, uint HALVES>
-TASK float measure_operand(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const OperandRecord& operand,
-                           THREAD const OperandPlace& place, uint first_row, uint rows) {
-    uint row = worker.lane / 4, quarter = worker.lane & 3u;
-    SHARED float* statistics = worker.shared + SUMS_FLOATS(worker.simdgroups);
-    SHARED float* factors = statistics + worker.simdgroups * BLOCK_ROWS * 2;
-    float squares = 0.0f, largest = 0.0f, values[COLUMNS];
-    for (uint i = 0; i < place.units; ++i) {
-        for (uint column = 0; column < COLUMNS; ++column) values[column] = 0.0f;
-        if (row < rows) {
-            operand_values<COLUMNS>(memory, operand, first_row + row, operand_start<COLUMNS>(worker, place, i), values, squares);
+TASK float measure_operand(THREAD const Worker& worker, THREAD const OperandRow& row, THREAD const OperandPlace& place) {
+    // Units whose loads are under way at once.
+    const uint at_once = 16 / COLUMNS;
+    float squares = 0.0f, largest = 0.0f;
+#pragma unroll 1
+    for (uint first = 0; first < place.units; first += at_once) {
+        float values[at_once][COLUMNS], scales[at_once][COLUMNS];
+#pragma unroll
+        for (uint i = 0; i < at_once; ++i) {
+            uint start = operand_start<COLUMNS>(worker, place, first + i);
+            if (first + i < place.units) load_columns<COLUMNS>(row.x, start, row.width, row.full, values[i]);
+            if (first + i < place.units && row.normed) load_columns<COLUMNS>(row.weights, start, row.width, row.full, scales[i]);
         }
-        for (uint column = 0; column < COLUMNS; ++column) largest = max(largest, magnitude(values[column]));
-        if (place.whole) put_values<COLUMNS, HALVES>(place.runs + i * 32 * COLUMNS, worker.lane, values);
-    }
-    if (operand.norm != NOTHING && row < rows) {
-        for (uint unit = worker.simdgroup; unit < place.range.all; unit += worker.simdgroups) {
-            if (unit >= place.range.first && unit < place.range.end) continue;
-            operand_values<COLUMNS>(memory, operand, first_row + row, (unit * 4 + quarter) * COLUMNS, values, squares);
+#pragma unroll
+        for (uint i = 0; i < at_once; ++i) {
+            if (first + i >= place.units) continue;
+            for (uint column = 0; column < COLUMNS; ++column) {
+                squares += values[i][column] * values[i][column];
+                if (row.normed) values[i][column] *= scales[i][column] + row.offset;
+                largest = max(largest, magnitude(values[i][column]));
+            }
+            if (place.whole) put_values<COLUMNS, HALVES>(place.runs + (first + i) * 32 * COLUMNS, worker.lane, values[i]);
         }
     }
+    if (row.normed) squares += squares_beside<COLUMNS>(worker, place, row);
     squares += lane_xor(squares, 1);
     squares += lane_xor(squares, 2);
     largest = max(largest, lane_xor(largest, 1));
     largest = max(largest, lane_xor(largest, 2));
+
+    SHARED float* statistics = worker.shared + SUMS_FLOATS(worker.simdgroups);
+    SHARED float* factors = statistics + worker.simdgroups * BLOCK_ROWS * 2;
     worker_barrier();
-    if (quarter == 0) put_pair(statistics + (worker.simdgroup * BLOCK_ROWS + row) * 2, squares, largest);
+    if (worker.lane % 4 == 0) put_pair(statistics + worker.simdgroup * BLOCK_ROWS * 2 + worker.lane / 2, squares, largest);
     worker_barrier();
     squares = 0.0f;
     for (uint share = 0; share < worker.simdgroups; ++share) {
-        squares += statistics[(share * BLOCK_ROWS + row) * 2];
-        largest = max(largest, statistics[(share * BLOCK_ROWS + row) * 2 + 1]);
+        squares += statistics[share * BLOCK_ROWS * 2 + worker.lane / 4 * 2];
+        largest = max(largest, statistics[share * BLOCK_ROWS * 2 + worker.lane / 4 * 2 + 1]);
     }
-    float norm = operand.norm == NOTHING ? 1.0f : reciprocal_root(squares / (float)operand.width + operand.epsilon);
+    float norm = row.normed ? reciprocal_root(squares / (float)row.width + row.epsilon) : 1.0f;
     float factor = HALVES ? half_factor(largest * norm) : 1.0f;
-    if (worker.simdgroup == 0 && quarter == 0) factors[row] = 1.0f / factor;
+    if (worker.simdgroup == 0 && worker.lane % 4 == 0) factors[worker.lane / 4] = 1.0f / factor;
     worker_barrier();
     return norm * factor;
 }
 
 // Brings units from `first` on into their form, as many as there is room for.
 template <uint COLUMNS, uint HALVES>
-TASK void stage_units(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const OperandRecord& operand,
-                      THREAD const OperandPlace& place, uint first_row, uint rows, uint first, float factor) {
-    uint row = worker.lane / 4;
-    float values[COLUMNS];
+TASK void stage_units(THREAD const Worker& worker, THREAD const OperandRow& row, THREAD const OperandPlace& place, uint first, float factor) {
+    float values[COLUMNS], scales[COLUMNS];
     simd_fence();
     for (uint i = first; i < min(first + place.room, place.units); ++i) {
         SHARED uint* run = place.runs + (i - first) * 32 * COLUMNS;
         if (place.whole) {
             get_values<COLUMNS, HALVES>(run, worker.lane, values);
         } else {
-            float squares = 0.0f;
-            for (uint column = 0; column < COLUMNS; ++column) values[column] = 0.0f;
-            if (row < rows) {
-                operand_values<COLUMNS>(memory, operand, first_row + row, operand_start<COLUMNS>(worker, place, i), values, squares);
-            }
+            uint start = operand_start<COLUMNS>(worker, place, i);
+            load_columns<COLUMNS>(row.x, start, row.width, row.full, values);
+            if (row.normed) load_columns<COLUMNS>(row.weights, start, row.width, row.full, scales);
+            for (uint column = 0; row.normed && column < COLUMNS; ++column) values[column] *= scales[column] + row.offset;
         }
         put_operand<COLUMNS, HALVES>(run, worker.lane, values, factor);
     }
     simd_fence();
 }
 
-// Stages an operand, if there is room for it and this worker did not stage it before in this phase. Returns what brings this lane's row
-// into its form.
+// Whether this worker staged the same before in this phase; from now on it has, if all of it has room.
 template <uint COLUMNS, uint HALVES>
-TASK float stage_operand(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const OperandRecord& operand,
-                         THREAD const OperandPlace& place, uint first_row, uint rows) {
+TASK bool is_staged(THREAD Worker& worker, DEVICE const OperandRecord& operand, THREAD const OperandPlace& place, uint first_row, uint rows) {
     THREAD Staged& staged = worker.staged;
-    uint form = COLUMNS * 2 + HALVES, block = first_row * MOST_ROWS + rows;
-    if (staged.form == form && staged.input == operand.input && staged.norm == operand.norm && staged.block == block) return 1.0f;
-    float factor = measure_operand<COLUMNS, HALVES>(memory, worker, operand, place, first_row, rows);
-    if (place.whole) stage_units<COLUMNS, HALVES>(memory, worker, operand, place, first_row, rows, 0, factor);
-    staged.form = place.whole ? form : 0;
+    uint form = place.whole ? COLUMNS * 2 + HALVES : 0, block = first_row * MOST_ROWS + rows;
+    bool same = form != 0 && staged.form == form && staged.input == operand.input && staged.norm == operand.norm && staged.block == block;
+    staged.form = form;
     staged.input = operand.input;
     staged.norm = operand.norm;
     staged.block = block;
-    return factor;
+    return same;
 }

@@ -26,8 +26,8 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // mixer
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 17));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 34));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 20));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 40));
 }
 
 kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -83,7 +83,7 @@ kernel void region_5(device const uchar* weights [[buffer(0)]], device float* ar
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     Worker worker = THIS_WORKER;
     // feedforward
-    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE, CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
+    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
 }
 
 kernel void region_6(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],

@@ -26,14 +26,14 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // mixer
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 17));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 34));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 20));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 40));
     join(memory, worker);
-    attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 51));
+    attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 60));
     join(memory, worker);
-    merge_ranges(memory, worker, RECORD(MergeRecord, 74));
+    merge_ranges(memory, worker, RECORD(MergeRecord, 83));
     join(memory, worker);
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 82));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 91));
 }
 
 kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -47,7 +47,7 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     Worker worker = THIS_WORKER;
     // feedforward
-    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE, CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
+    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
 }
 
 kernel void region_3(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],

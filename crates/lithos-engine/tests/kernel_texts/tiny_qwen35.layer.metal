@@ -26,22 +26,22 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // mixer
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 17));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 34));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 51));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 20));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 40));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 60));
     join(memory, worker);
-    convolve(memory, worker, RECORD(ConvolveRecord, 68));
+    convolve(memory, worker, RECORD(ConvolveRecord, 80));
     join(memory, worker);
-    gated_delta(memory, worker, RECORD(DeltaRecord, 74));
+    gated_delta(memory, worker, RECORD(DeltaRecord, 86));
     join(memory, worker);
-    head_norm(memory, worker, RECORD(HeadNormRecord, 86));
+    head_norm(memory, worker, RECORD(HeadNormRecord, 98));
     join(memory, worker);
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 94));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     // feedforward
-    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE, CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 111));
+    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 126));
     join(memory, worker);
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 134));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 149));
 }
 
 kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -56,20 +56,20 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // mixer
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 17));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 34));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 51));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 20));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 40));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 60));
     join(memory, worker);
-    attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 68));
+    attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 80));
     join(memory, worker);
-    merge_ranges(memory, worker, RECORD(MergeRecord, 91));
+    merge_ranges(memory, worker, RECORD(MergeRecord, 103));
     join(memory, worker);
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 99));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 111));
     join(memory, worker);
     // feedforward
-    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE, CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 116));
+    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 131));
     join(memory, worker);
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 139));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 154));
 }
 
 kernel void region_3(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
