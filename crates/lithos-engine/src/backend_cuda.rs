@@ -446,8 +446,13 @@ impl Backend for Cuda {
     }
 
     fn describe(&self) -> String {
-        let workers = self.level().workers;
-        format!("{}, {workers} workers of {THREADS} threads", self.model.device.describe())
+        let level = self.level();
+        let (card, workers) = (self.model.device.describe(), level.workers);
+        let graph = level
+            .pass
+            .refused()
+            .map_or(String::new(), |why| format!(", launched one by one: {why}"));
+        format!("{card}, {workers} workers of {THREADS} threads{graph}")
     }
 
     fn poison(&mut self) -> Result<(), EngineError> {
