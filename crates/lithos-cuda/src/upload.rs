@@ -12,7 +12,7 @@ use crate::memory::{DeviceBuffer, PinnedBuffer};
 use crate::stream::Stream;
 
 /// How long a copy of a piece may take.
-const COPY_LIMIT: Duration = Duration::from_secs(60);
+const COPY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Where a part of a staged piece goes: from `at` of the staging memory, so many bytes, to `to` of the card's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
