@@ -194,6 +194,12 @@ impl PinnedBuffer {
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.bytes) }
     }
 
+    /// The bytes as numbers. No copy to them may be under way.
+    pub fn floats(&self) -> &[f32] {
+        // SAFETY: as above; the driver aligns to whole pages, and any bits are a number.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr().cast::<f32>(), self.bytes / 4) }
+    }
+
     /// Copies the first bytes to a buffer in the order of a stream, which must have come there before they change.
     ///
     /// # Errors

@@ -56,7 +56,8 @@ pub(crate) struct Cuda {
     state_positions: Vec<u32>,
     /// Tokens that each slot has taken in, accepted or not: what a failed pass is repeated from.
     histories: Vec<Vec<u32>>,
-    logits: Vec<f32>,
+    /// Logits of the last pass, in the memory that the card copies to.
+    logits: usize,
     /// The last pass over rows, which the head alone may follow.
     last: Option<(StepState, Vec<u32>)>,
 }
@@ -180,7 +181,7 @@ impl Cuda {
             pages: vec![0; slots * places.pages_per_slot],
             state_positions: vec![0; slots],
             histories: vec![Vec::new(); slots],
-            logits: Vec::new(),
+            logits: 0,
             last: None,
         };
         let level = Level::new(&cuda.model, program)?;
@@ -287,21 +288,13 @@ impl Cuda {
             model.received.receive(stream, flag, arena, logits.offset, bytes)?;
         }
         model.stream.wait(PASS_LIMIT)?;
-        let received = model.received.bytes();
-        let failed = Inputs::failed_join(received);
+        let failed = Inputs::failed_join(model.received.bytes());
         if failed != 0 {
             let launches = if head_only { &level.program.head } else { &level.program.launches };
             let region = cuda_plan::place_of_join(&level.program, launches, failed);
             return Err(EngineError::Join { region, fusion: self.fusion });
         }
-        self.logits.clear();
-        self.logits.extend(
-            received[flag..flag + bytes]
-                .as_chunks::<4>()
-                .0
-                .iter()
-                .map(|bytes| f32::from_le_bytes(*bytes)),
-        );
+        self.logits = bytes / 4;
         Ok(())
     }
 
@@ -406,7 +399,7 @@ impl Backend for Cuda {
     }
 
     fn logits(&self) -> &[f32] {
-        &self.logits
+        &self.model.received.floats()[Inputs::JOIN_BYTES / 4..][..self.logits]
     }
 
     fn chunk(&self) -> usize {

@@ -82,8 +82,11 @@ fn off(found: &[f32], wanted: &[f32], vocabulary: usize) -> Option<String> {
     }
     let rows = found.chunks(vocabulary).zip(wanted.chunks(vocabulary));
     for (row, (found, wanted)) in rows.enumerate() {
-        let far =
-            found.iter().zip(wanted).map(|(a, b)| (a - b).abs()).find(|off| !(*off <= TOLERANCE));
+        let far = found
+            .iter()
+            .zip(wanted)
+            .map(|(a, b)| (a - b).abs())
+            .find(|off| off.is_nan() || *off > TOLERANCE);
         if let Some(far) = far {
             return Some(format!("row {row} is off by {far}"));
         }

@@ -119,7 +119,7 @@ impl Case {
 
 /// What is wrong with logits, if anything.
 pub fn judge(found: &[f32], wanted: &[f32], vocabulary: usize, error: f64) -> Option<String> {
-    if !(error < TOLERANCE) {
+    if error.is_nan() || error >= TOLERANCE {
         return Some(format!("relative error above {TOLERANCE}"));
     }
     match turned(found, wanted, vocabulary) {
