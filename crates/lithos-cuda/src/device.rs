@@ -18,6 +18,7 @@ pub struct Device {
     context: CUcontext,
     name: String,
     multiprocessors: u32,
+    worker_memory: u32,
     compute_capability: (u32, u32),
     driver: i32,
     lost: AtomicBool,
@@ -58,6 +59,8 @@ impl Device {
                 .to(format!("read what {name} can do"))
         };
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let worker_memory =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let compute_capability = (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -69,8 +72,16 @@ impl Device {
         // SAFETY: the device was returned by the driver.
         let context = unsafe { result::primary_ctx::retain(device) }.to(format!("open {name}"))?;
         let lost = AtomicBool::new(false);
-        let device =
-            Device { device, context, name, multiprocessors, compute_capability, driver, lost };
+        let device = Device {
+            device,
+            context,
+            name,
+            multiprocessors,
+            worker_memory,
+            compute_capability,
+            driver,
+            lost,
+        };
         device.bind()?;
         Ok(Arc::new(device))
     }
@@ -83,6 +94,11 @@ impl Device {
     /// Streaming multiprocessors.
     pub fn multiprocessors(&self) -> u32 {
         self.multiprocessors
+    }
+
+    /// Bytes of shared memory that a worker can have at most, declared and given at the launch together.
+    pub fn worker_memory(&self) -> u32 {
+        self.worker_memory
     }
 
     /// Compute capability, major and minor.

@@ -44,6 +44,8 @@ pub struct Launch {
     pub workers: u32,
     /// Threads of each.
     pub threads: u32,
+    /// Bytes of shared memory of each, beside what the kernel declares: at most what [`Kernel::allow_shared_memory`] gave.
+    pub shared_bytes: u32,
     /// Addresses of the buffers, in the order of the kernel's signature.
     pub buffers: [u64; BINDINGS],
 }
@@ -77,11 +79,17 @@ impl Module {
         Ok(Kernel { function, name: name.to_owned() })
     }
 
-    /// Workers of so many threads that run at once, of any of these kernels; 0 if one does not fit at all.
+    /// Workers of so many threads and bytes of shared memory beside the declared that run at once, of any of these kernels; 0 if one
+    /// does not fit at all.
     ///
     /// # Errors
     /// [`CudaError`] if the driver does not say.
-    pub fn most_workers(&self, kernels: &[&Kernel], threads: u32) -> Result<u32, CudaError> {
+    pub fn most_workers(
+        &self,
+        kernels: &[&Kernel],
+        threads: u32,
+        shared_bytes: u32,
+    ) -> Result<u32, CudaError> {
         self.device.bind()?;
         let mut most = u32::MAX;
         for kernel in kernels {
@@ -90,7 +98,7 @@ impl Module {
                 result::occupancy::max_active_block_per_multiprocessor(
                     kernel.function,
                     threads as i32,
-                    0,
+                    shared_bytes as usize,
                 )
             }
             .to(format!("ask how many workers of {} run at once", kernel.name))?;
@@ -133,6 +141,21 @@ impl Kernel {
         ))
     }
 
+    /// Lets launches have `wanted` bytes of shared memory beside what the kernel declares, or as many as a worker can have on this
+    /// card. Returns how many.
+    ///
+    /// # Errors
+    /// [`CudaError`] if the driver refuses.
+    pub fn allow_shared_memory(&self, device: &Device, wanted: u32) -> Result<u32, CudaError> {
+        let (_, _, declared) = self.resources()?;
+        let bytes = wanted.min(device.worker_memory().saturating_sub(declared));
+        let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function lives.
+        unsafe { result::function::set_function_attribute(self.function, attribute, bytes as i32) }
+            .to(format!("give {} {bytes} bytes of shared memory", self.name))?;
+        Ok(bytes)
+    }
+
     /// Puts a launch into a stream.
     pub(crate) fn launch(&self, stream: &Stream, launch: &Launch) -> Result<(), CudaError> {
         let mut buffers = launch.buffers;
@@ -147,14 +170,21 @@ impl Kernel {
                     self.function,
                     grid,
                     block,
-                    0,
+                    launch.shared_bytes,
                     stream.stream,
                     &mut parameters,
                 )
             },
             // SAFETY: as above.
             false => unsafe {
-                result::launch_kernel(self.function, grid, block, 0, stream.stream, &mut parameters)
+                result::launch_kernel(
+                    self.function,
+                    grid,
+                    block,
+                    launch.shared_bytes,
+                    stream.stream,
+                    &mut parameters,
+                )
             },
         };
         launched.to(format!("launch {}", self.name))

@@ -77,6 +77,7 @@ impl ReadStream {
             cooperative: false,
             workers: device.multiprocessors() * BLOCKS,
             threads: THREADS,
+            shared_bytes: 0,
             buffers,
         };
         let stream = Stream::new(device)?;

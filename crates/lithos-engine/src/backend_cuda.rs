@@ -16,7 +16,7 @@ use lithos_cuda::{
 };
 use lithos_format::Checkpoint;
 use lithos_graph::{Graph, StateKind};
-use lithos_kernels::{Language, MOST_SIMDGROUPS, PAGE_TOKENS};
+use lithos_kernels::{Language, PAGE_TOKENS};
 
 use crate::backend::Backend;
 use crate::backend_cpu::key_value_type;
@@ -30,7 +30,7 @@ use crate::passes::{LaunchTime, PassTimes};
 const RANGE_KEYS: usize = 256;
 
 /// Threads of a worker; there is a worker for each multiprocessor.
-const THREADS: u32 = 256;
+const THREADS: u32 = Language::Cuda.most_threads();
 
 /// Bytes of weights that a thread packs before it sends them.
 const PIECE: usize = 4 << 20;
@@ -40,8 +40,6 @@ const MOST_PACKERS: usize = 64;
 
 /// What to do where the card has too little memory.
 const ADVICE: &str = "lower --context, choose a smaller model, or --backend cpu";
-
-const _: () = assert!(THREADS as usize <= 32 * MOST_SIMDGROUPS);
 
 /// A model on a card.
 pub(crate) struct Cuda {
@@ -241,6 +239,9 @@ impl Cuda {
         eprintln!("warning: workers of {region} did not meet in time; going on at --fusion none");
         self.prepare(Fusion::None)?;
         self.fusion = Fusion::None;
+        // Teams that were in the middle of a projection left their counters behind.
+        let counters = self.level().program.places.states.arrivals.clone();
+        self.model.states.fill_in(&self.model.stream, counters.start, counters.len(), 0)?;
         let Some((mut last, tokens)) = self.last.clone() else { return Ok(()) };
         for entry in 0..last.slots_used as usize {
             let slot = last.slots[entry];
@@ -330,11 +331,19 @@ impl Level {
         let launches = program.launches.iter().chain(&program.head);
         let joined: Vec<&Kernel> =
             launches.filter(|launch| launch.joins).map(|launch| &kernels[launch.kernel]).collect();
-        let most = module.most_workers(&joined, THREADS)?;
+        // Every launch has the same, so that a level's kernels stage alike.
+        let wanted = Language::Cuda.launch_memory() as u32;
+        let shared_bytes = kernels
+            .iter()
+            .map(|kernel| kernel.allow_shared_memory(device, wanted))
+            .try_fold(wanted, |least, bytes| Ok::<_, CudaError>(least.min(bytes?)))?;
+        let most = module.most_workers(&joined, THREADS, shared_bytes)?;
         // A join counts on the same number of workers in every launch.
         let workers = device.multiprocessors().min(most);
         if workers == 0 {
-            let cause = format!("a worker of {THREADS} threads does not fit a multiprocessor");
+            let cause = format!(
+                "a worker of {THREADS} threads and {shared_bytes} bytes of shared memory does not fit a multiprocessor"
+            );
             return Err(CudaError::Unsupported { card: device.name().to_owned(), cause }.into());
         }
         let arena = DeviceBuffer::filled(device, program.schedule.arena, 0xff)?;
@@ -353,7 +362,7 @@ impl Level {
             joins: inputs,
         };
         let replay = |launches| {
-            let plan = cuda_plan::launches(launches, &addresses, workers, THREADS);
+            let plan = cuda_plan::launches(launches, &addresses, workers, THREADS, shared_bytes);
             Replay::new(stream, kernels.clone(), plan)
         };
         let (pass, head) = (replay(&program.launches)?, replay(&program.head)?);

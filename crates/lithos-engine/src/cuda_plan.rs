@@ -69,6 +69,7 @@ pub(crate) fn launches(
     addresses: &Addresses,
     workers: u32,
     threads: u32,
+    shared_bytes: u32,
 ) -> Vec<lithos_cuda::Launch> {
     let Addresses { weights, arena, states, step, tokens, pages, records, joins } = *addresses;
     let launch = |launch: &Launch| {
@@ -79,6 +80,7 @@ pub(crate) fn launches(
             cooperative: launch.joins,
             workers,
             threads,
+            shared_bytes,
             buffers: [weights, arena, states, step, tokens, pages, records, joins],
         }
     };
@@ -206,11 +208,12 @@ mod tests {
     fn launches_join_where_they_must_and_read_their_own_records() {
         for fusion in Fusion::ALL {
             let (_, program) = program(fusion);
-            let plan = launches(&program.launches, &addresses(), 132, 256);
+            let plan = launches(&program.launches, &addresses(), 132, 512, 4096);
             assert_eq!(plan.len(), program.schedule.regions.len());
             for (planned, region) in plan.iter().zip(&program.schedule.regions) {
                 assert_eq!(planned.cooperative, region.phases.len() > 1, "{fusion}");
-                assert_eq!((planned.workers, planned.threads), (132, 256));
+                assert_eq!((planned.workers, planned.threads), (132, 512));
+                assert_eq!(planned.shared_bytes, 4096);
                 assert_eq!(planned.buffers[..6], [1, 2, 3, 4, 5, 6]);
                 assert_eq!(planned.buffers[7], 8);
                 assert!(planned.kernel < program.kernels());

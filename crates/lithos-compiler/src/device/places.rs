@@ -56,8 +56,9 @@ pub struct StatePlaces {
     pub histories: HashMap<ValueId, usize>,
     /// Delta-rule states and logs: byte offset and floats of a slot.
     pub deltas: HashMap<ValueId, (usize, usize)>,
-    /// Counters of workers that share the columns of a projection: byte offset. They are 0 at first.
-    pub arrivals: usize,
+    /// Counters of workers that share the columns of a projection: bytes from and to. They are 0 at first, and after every launch that
+    /// ends a multiple of what they count to.
+    pub arrivals: std::ops::Range<usize>,
     /// Bytes in all.
     pub bytes: usize,
 }
@@ -149,7 +150,9 @@ impl StatePlaces {
             *end = (offset + bytes).next_multiple_of(GRAIN);
             offset
         };
-        places.arrivals = take(&mut places.bytes, MOST_SLICED * MOST_TEAMS * 4);
+        let counters = MOST_SLICED * MOST_TEAMS * 4;
+        let first = take(&mut places.bytes, counters);
+        places.arrivals = first..first + counters;
         let mut take = |bytes| take(&mut places.bytes, bytes);
         for id in graph.states() {
             match *graph.value(id).state().expect("listed as a state") {

@@ -115,7 +115,7 @@ impl Recorder<'_> {
                     row_set: u32::from(*rows == RowSet::Logit),
                     slices,
                     partials,
-                    arrivals: grains(self.places.states.arrivals) + arrivals,
+                    arrivals: grains(self.places.states.arrivals.start) + arrivals,
                 };
                 Call::new(format!("linear<{}>", self.format(*weight)), record)
             }
