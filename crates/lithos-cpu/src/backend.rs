@@ -119,12 +119,13 @@ impl CpuBackend {
         let mut workers = Workers::new(options.threads);
         let multiplied: HashSet<_> = decode.streamed_matrices().into_iter().collect();
         let weights = Arc::new(Weights::load(checkpoint, graph, &multiplied, &mut workers)?);
+        let count = workers.count();
         Ok(CpuBackend {
             isa: options.isa,
-            memories: (0..workers.count()).map(|_| Mutex::default()).collect(),
+            memories: (0..count).map(|_| Mutex::default()).collect(),
             workers,
-            decode: Program::new(graph, decode, &weights, range_keys),
-            prefill: Program::new(graph, prefill, &weights, range_keys),
+            decode: Program::new(graph, decode, &weights, range_keys, count),
+            prefill: Program::new(graph, prefill, &weights, range_keys, count),
             weights,
             states,
             chunk,

@@ -4,11 +4,13 @@
 //! program is a schedule with its task bodies bound; [`Workers`] run its regions, joining between phases without returning
 //! to the host.
 
+mod ahead;
 mod backend;
 pub mod linear;
 pub mod mixers;
 mod pass;
 mod program;
+mod queue;
 pub mod simd;
 mod states;
 mod tasks;

@@ -2,21 +2,25 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lithos_compiler::layout::AlignedBytes;
 use lithos_compiler::{MAX_DECODE_ROWS, Place, PreparedId, Schedule, StepState};
 use lithos_graph::Graph;
 
+use crate::ahead::Ahead;
 use crate::linear::{Operand, OperandKind};
 use crate::mixers::rotary::{RotaryRows, RotaryTable};
 use crate::pass::{ArenaPointer, Pass, WorkerMemory};
+use crate::queue::Queue;
 use crate::simd::Isa;
 use crate::states::States;
 use crate::tasks::{Binder, PreparedForms, Tasks};
 use crate::weights::Weights;
 use crate::workers::{Joiner, LaunchError, LaunchFailed, Workers};
+
+/// How many phases ahead a waiting worker looks for memory to ask for: a merge of attention's ranges reads none.
+const PHASES_AHEAD: usize = 2;
 
 /// A schedule with its task bodies, arena and operands.
 pub struct Program {
@@ -26,8 +30,8 @@ pub struct Program {
     angles: Vec<RotaryRows>,
     prepared: Vec<Operand>,
     arena: AlignedBytes,
-    /// Next task of each phase.
-    cursors: Vec<AtomicUsize>,
+    /// Of this phase and the next in turn.
+    queues: [Queue; 2],
     passes: u64,
 }
 
@@ -46,6 +50,7 @@ impl Program {
         schedule: Schedule,
         weights: &Arc<Weights>,
         range_keys: usize,
+        workers: usize,
     ) -> Self {
         let (forms, prepared) = place_operands(&schedule, weights);
         let mut binder = Binder {
@@ -68,7 +73,7 @@ impl Program {
             tasks,
             prepared,
             arena: AlignedBytes::zeroed(schedule.arena),
-            cursors: schedule.phases.iter().map(|_| AtomicUsize::new(0)).collect(),
+            queues: [Queue::new(workers), Queue::new(workers)],
             schedule,
             passes: 0,
         }
@@ -122,9 +127,6 @@ impl Program {
         launches: &[Range<usize>],
     ) -> Result<(), LaunchError> {
         self.passes += 1;
-        for cursor in &self.cursors {
-            cursor.store(0, Ordering::Relaxed);
-        }
         let positions =
             || step.active().iter().flat_map(|slot| slot.position..slot.position + slot.rows);
         for (table, angles) in self.rotaries.iter().zip(&mut self.angles) {
@@ -145,15 +147,16 @@ impl Program {
         let runner = Runner {
             tasks: &self.tasks,
             phases: &self.schedule.phases,
-            cursors: &self.cursors,
+            queues: &self.queues,
             pass,
         };
         for phases in launches {
+            (0..machine.workers.count()).for_each(|worker| self.queues[0].refill(worker));
             machine.workers.launch(|worker, joiner| {
                 // A lock that a panicking task has poisoned guards working memory only, which every task rewrites.
                 let memory = machine.memories[worker].lock();
                 let mut memory = memory.unwrap_or_else(PoisonError::into_inner);
-                runner.run(phases.clone(), &mut memory, joiner)
+                runner.run(phases.clone(), worker, &mut memory, joiner)
             })?;
         }
         Ok(())
@@ -164,7 +167,7 @@ impl Program {
 struct Runner<'r> {
     tasks: &'r [Box<dyn Tasks>],
     phases: &'r [Range<usize>],
-    cursors: &'r [AtomicUsize],
+    queues: &'r [Queue; 2],
     pass: Pass<'r>,
 }
 
@@ -173,35 +176,78 @@ impl Runner<'_> {
     fn run(
         &self,
         phases: Range<usize>,
+        worker: usize,
         memory: &mut WorkerMemory,
         joiner: &Joiner<'_>,
     ) -> Result<(), LaunchFailed> {
         let last = phases.end - 1;
-        for phase in phases {
-            self.run_phase(phase, memory);
+        for (index, phase) in phases.enumerate() {
+            let [queue, next] = [index % 2, (index + 1) % 2].map(|turn| &self.queues[turn]);
+            // All workers have left the phase before, whose queue this was, and none begins the next one before the join.
+            next.refill(worker);
+            self.run_phase(phase, queue, worker, memory);
             if phase != last {
-                joiner.join()?;
+                let mut ahead = self.ahead(phase + 1..last + 1, next, worker);
+                joiner.join_while(|| ahead.request(self.pass.isa))?;
+                ahead.begin(self.pass.isa);
             }
         }
         Ok(())
     }
 
-    /// Draws tasks of the phase from its queue until none is left.
-    fn run_phase(&self, phase: usize, memory: &mut WorkerMemory) {
+    /// Runs tasks of the phase until none is left.
+    fn run_phase(&self, phase: usize, queue: &Queue, worker: usize, memory: &mut WorkerMemory) {
         memory.phase = phase;
         let groups = &self.tasks[self.phases[phase].clone()];
-        let cursor = &self.cursors[phase];
-        let mut before = 0;
-        let mut drawn = cursor.fetch_add(1, Ordering::Relaxed);
-        for group in groups {
-            let count = group.count(&self.pass);
-            while drawn < before + count {
-                // SAFETY: the queue gives every index of the phase to one worker, and the launch follows the schedule.
-                unsafe { group.run(&self.pass, drawn - before, memory) };
-                drawn = cursor.fetch_add(1, Ordering::Relaxed);
+        let tasks = self.count(groups);
+        // A worker mostly stays in one group.
+        let (mut group, mut of_group) = self.group(groups, 0);
+        while let Some(task) = queue.take(worker, tasks) {
+            if !of_group.contains(&task) {
+                (group, of_group) = self.group(groups, task);
             }
-            before += count;
+            // SAFETY: the queue gives every index of the phase to one worker, and the launch follows the schedule.
+            unsafe { group.run(&self.pass, task - of_group.start, memory) };
         }
+    }
+
+    /// Tasks of all groups.
+    fn count(&self, groups: &[Box<dyn Tasks>]) -> usize {
+        groups.iter().map(|group| group.count(&self.pass)).sum()
+    }
+
+    /// The group that a task of a phase belongs to, and its tasks.
+    fn group<'g>(
+        &self,
+        groups: &'g [Box<dyn Tasks>],
+        task: usize,
+    ) -> (&'g dyn Tasks, Range<usize>) {
+        let mut start = 0;
+        for group in groups {
+            let end = start + group.count(&self.pass);
+            if task < end {
+                return (&**group, start..end);
+            }
+            start = end;
+        }
+        (&*groups[0], 0..0)
+    }
+
+    /// What the worker reads first in the first of these phases in which it reads something that can be asked for now.
+    fn ahead(&self, phases: Range<usize>, queue: &Queue, worker: usize) -> Ahead {
+        for phase in phases.take(PHASES_AHEAD) {
+            let groups = &self.tasks[self.phases[phase].clone()];
+            let part = queue.part(worker, self.count(groups));
+            if part.is_empty() {
+                continue;
+            }
+            let (group, tasks) = self.group(groups, part.start);
+            let ahead = group.ahead(&self.pass, part.start - tasks.start);
+            if !ahead.is_empty() {
+                return ahead;
+            }
+        }
+        Ahead::nothing()
     }
 }
 

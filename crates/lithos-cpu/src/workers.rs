@@ -173,6 +173,14 @@ impl Joiner<'_> {
     /// # Errors
     /// [`LaunchFailed`] if another worker failed or did not arrive in time; the job must then return.
     pub fn join(&self) -> Result<(), LaunchFailed> {
+        self.join_while(|| false)
+    }
+
+    /// As [`Joiner::join`]. A worker that waits calls `meanwhile` again and again, until that returns `false`.
+    ///
+    /// # Errors
+    /// As [`Joiner::join`].
+    pub fn join_while(&self, mut meanwhile: impl FnMut() -> bool) -> Result<(), LaunchFailed> {
         let shared = self.shared;
         let generation = shared.joins.load(Ordering::Acquire);
         if shared.arrived.fetch_add(1, Ordering::AcqRel) + 1 == shared.count {
@@ -180,9 +188,13 @@ impl Joiner<'_> {
             shared.joins.store(generation.wrapping_add(1), Ordering::Release);
             return self.alive();
         }
-        let mut wait = Wait::new();
+        let (mut wait, mut busy) = (Wait::new(), true);
         while shared.joins.load(Ordering::Acquire) == generation {
             self.alive()?;
+            busy = busy && meanwhile();
+            if busy {
+                continue;
+            }
             if wait.pause() > JOIN_TIMEOUT {
                 shared.timed_out.store(true, Ordering::Release);
                 shared.failed.store(true, Ordering::Release);

@@ -171,6 +171,7 @@ impl Block {
                     &pages,
                     queries,
                     range.clone(),
+                    None,
                     &mut scratch,
                     &mut partial,
                 );

@@ -85,6 +85,7 @@ pub enum ScaleType {
 
 impl ScaleType {
     /// Bytes of one scale.
+    #[inline]
     pub const fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,

@@ -256,6 +256,54 @@ pub(super) unsafe fn load_scales<S: Simd>(s: S, kind: Option<ScaleType>, at: *co
     }
 }
 
+/// Scales and biases whose type is known where the code is compiled: a choice at every block would cost as much as its sums.
+pub(super) trait Scales {
+    /// Bytes of one, if the type that the matrix names is `kind`.
+    fn bytes(kind: Option<ScaleType>) -> usize;
+
+    /// The scales of 16 rows, as [`load_scales`].
+    ///
+    /// # Safety
+    /// 16 values of the type must be readable at `at`.
+    unsafe fn load<S: Simd>(s: S, kind: Option<ScaleType>, at: *const u8) -> S::F;
+}
+
+/// Any scales or none, chosen where they are read.
+pub(super) struct AnyScales;
+
+impl Scales for AnyScales {
+    #[inline(always)]
+    fn bytes(kind: Option<ScaleType>) -> usize {
+        kind.map_or(0, ScaleType::bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(s: S, kind: Option<ScaleType>, at: *const u8) -> S::F {
+        // SAFETY: the caller's promise is the same.
+        unsafe { load_scales(s, kind, at) }
+    }
+}
+
+/// Says that a type of codes is also a type of scales.
+macro_rules! scales {
+    ($($codes:ident = $kind:expr),*) => {$(
+        impl Scales for $codes {
+            #[inline(always)]
+            fn bytes(_: Option<ScaleType>) -> usize {
+                $kind.bytes()
+            }
+
+            #[inline(always)]
+            unsafe fn load<S: Simd>(s: S, _: Option<ScaleType>, at: *const u8) -> S::F {
+                // SAFETY: the caller's promise is the same.
+                unsafe { load_scales(s, Some($kind), at) }
+            }
+        }
+    )*};
+}
+
+scales!(F16 = ScaleType::F16, Bf16 = ScaleType::Bf16, E4m3 = ScaleType::E4m3);
+
 /// What the decoded integer of a code of value zero is.
 pub(super) fn zero_point(packed: &Packed) -> i32 {
     let encoding = packed.layout().encoding();

@@ -143,7 +143,7 @@ pub unsafe fn linear(
             let part = start..(start + batch).min(tiles.end);
             let sums = sums.as_mut_ptr().cast::<f32>();
             // SAFETY: a batch of one row, or a tile of a block of rows, fits the sums.
-            unsafe { product.tiles(part.clone(), sums) };
+            unsafe { product.tiles(part.clone(), sums, None) };
             let factor = output_factor(packed);
             isa.run(Finish {
                 sums,
@@ -189,8 +189,8 @@ pub unsafe fn linear_gate_up(
             let [gate_sums, up_sums] = sums.each_mut().map(|sums| sums.as_mut_ptr().cast::<f32>());
             // SAFETY: a batch of one row, or a tile of a block of rows, fits the sums.
             unsafe {
-                products[0].tiles(part.clone(), gate_sums);
-                products[1].tiles(part.clone(), up_sums);
+                products[0].tiles(part.clone(), gate_sums, Some(products[1].place(part.start)));
+                products[1].tiles(part.clone(), up_sums, Some(products[0].place(part.end)));
             }
             isa.run(FinishGateUp {
                 gate: gate_sums,

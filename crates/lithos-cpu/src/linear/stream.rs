@@ -4,21 +4,24 @@ use std::marker::PhantomData;
 
 use lithos_compiler::layout::{BLOCK_COLS, TILE_ROWS};
 
-use super::codes::{FloatCodes, IntegerCodes, Tile, TileStrides, load_scales};
+use super::codes::{FloatCodes, IntegerCodes, Scales, Tile, TileStrides};
 use super::operand::RecordLayout;
 use crate::simd::{Kernel, Simd};
 
 /// How far ahead of its reads a stream asks for cache lines, in bytes.
 pub(super) const PREFETCH_AHEAD: usize = 2048;
 
-/// The sums of neighbouring tiles of integer codes with one row.
-pub(super) struct StreamIntegers<C, const BIAS: bool, const UNIT: usize> {
+/// The sums of neighbouring tiles of integer codes with one row. `K` is the type of their scales, and of their biases if they
+/// have any.
+pub(super) struct StreamIntegers<C, K, const BIAS: bool, const UNIT: usize> {
     /// The first tile.
     pub(super) tile: Tile,
     /// How many tiles.
     pub(super) tiles: usize,
     /// Bytes from one tile to the next, in each plane.
     pub(super) strides: TileStrides,
+    /// The tile that is read after them.
+    pub(super) then: Tile,
     pub(super) zero_point: i32,
     pub(super) record: RecordLayout,
     /// The row's record.
@@ -26,10 +29,11 @@ pub(super) struct StreamIntegers<C, const BIAS: bool, const UNIT: usize> {
     /// 16 sums for each tile.
     pub(super) sums: *mut f32,
     pub(super) codes: PhantomData<C>,
+    pub(super) scales: PhantomData<K>,
 }
 
-impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> Kernel
-    for StreamIntegers<C, BIAS, UNIT>
+impl<C: IntegerCodes, K: Scales, const BIAS: bool, const UNIT: usize> Kernel
+    for StreamIntegers<C, K, BIAS, UNIT>
 {
     type Output = ();
 
@@ -37,22 +41,31 @@ impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> Kernel
     fn run<S: Simd>(self, s: S) {
         for index in 0..self.tiles {
             let tile = self.strides.advance(self.tile, index);
+            let last = index + 1 == self.tiles;
+            let next = if last { self.then } else { self.strides.advance(tile, 1) };
             // SAFETY: the tiles lie behind one another, each with a place for its sums.
-            unsafe { self.tile(s, tile, self.sums.add(index * TILE_ROWS)) };
+            unsafe { self.tile(s, tile, next, self.sums.add(index * TILE_ROWS)) };
         }
     }
 }
 
-impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> StreamIntegers<C, BIAS, UNIT> {
+impl<C: IntegerCodes, K: Scales, const BIAS: bool, const UNIT: usize>
+    StreamIntegers<C, K, BIAS, UNIT>
+{
+    /// `next` is only asked for.
+    ///
     /// # Safety
     /// The tile must have the record's columns, and there must be room for 16 sums.
     #[inline(always)]
-    unsafe fn tile<S: Simd>(&self, s: S, tile: Tile, out: *mut f32) {
+    unsafe fn tile<S: Simd>(&self, s: S, tile: Tile, next: Tile, out: *mut f32) {
         let units_per_group = tile.group_cols / UNIT;
+        let groups = tile.cols.div_ceil(tile.group_cols);
         let mut acc = s.zero();
-        let (mut unit, units) = (0, tile.cols / UNIT);
+        let mut unit = 0;
         let unit_bytes = UNIT / 8 * C::BYTES;
-        let zero_point = s.splat_i32(-self.zero_point);
+        let code_bytes = tile.cols / 8 * C::BYTES;
+        let group_bytes = TILE_ROWS * K::bytes(tile.scale_type);
+        let bias_bytes = TILE_ROWS * K::bytes(tile.bias_type);
         let unit_sums = if UNIT == BLOCK_COLS { self.record.sums } else { self.record.half_sums };
         // SAFETY: the tile and the record were made for the same padded columns; `unit` stays below their units, and
         // `unit / units_per_group` is a group of the tile.
@@ -61,27 +74,40 @@ impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> StreamIntegers<C, BIA
             let scales = self.row.add(self.record.scales).cast::<f32>();
             let scaled_sums = self.row.add(self.record.scaled_sums).cast::<f32>();
             let unit_sums = self.row.add(unit_sums).cast::<i32>();
-            let mut group = 0;
-            while unit < units {
-                let d = load_scales(s, tile.scale_type, tile.scales_of(group));
-                s.prefetch(tile.scales_of(group).wrapping_add(PREFETCH_AHEAD / 4));
+            for group in 0..groups {
+                let at = group * group_bytes;
+                let d = K::load(s, tile.scale_type, tile.scales.add(at));
+                s.prefetch(ahead(
+                    tile.scales,
+                    next.scales,
+                    at + PREFETCH_AHEAD / 4,
+                    groups * group_bytes,
+                ));
                 let bias = if BIAS {
-                    s.prefetch(tile.biases_of(group).wrapping_add(PREFETCH_AHEAD / 4));
-                    Some(load_scales(s, tile.bias_type, tile.biases_of(group)))
+                    let at = group * bias_bytes;
+                    s.prefetch(ahead(
+                        tile.biases,
+                        next.biases,
+                        at + PREFETCH_AHEAD / 4,
+                        groups * bias_bytes,
+                    ));
+                    Some(K::load(s, tile.bias_type, tile.biases.add(at)))
                 } else {
                     None
                 };
                 for _ in 0..units_per_group {
-                    let at = tile.codes.add(unit * unit_bytes);
+                    let at = unit * unit_bytes;
+                    let soon = ahead(tile.codes, next.codes, at + PREFETCH_AHEAD, code_bytes);
                     for line in 0..unit_bytes / 64 {
-                        s.prefetch(at.wrapping_add(PREFETCH_AHEAD + 64 * line));
+                        s.prefetch(soon.wrapping_add(64 * line));
                     }
                     let zero = s.splat_i32(0);
-                    let offset = s.mul_i32(s.splat_i32(*unit_sums.add(unit)), zero_point);
+                    let offset = s.splat_i32((*unit_sums.add(unit)).wrapping_mul(-self.zero_point));
                     let mut sums = [offset, zero, zero];
                     for eight in 0..UNIT / 8 {
                         let activations = q.add(unit * UNIT + 8 * eight);
-                        C::accumulate(s, &mut sums, at.add(eight * C::BYTES), activations);
+                        let at = tile.codes.add(at + eight * C::BYTES);
+                        C::accumulate(s, &mut sums, at, activations);
                     }
                     let block = unit * UNIT / BLOCK_COLS;
                     let scaled = s.mul(s.to_f32(C::total(s, sums)), d);
@@ -91,11 +117,16 @@ impl<C: IntegerCodes, const BIAS: bool, const UNIT: usize> StreamIntegers<C, BIA
                     }
                     unit += 1;
                 }
-                group += 1;
             }
             s.store(out, acc);
         }
     }
+}
+
+/// The place `offset` bytes after `start`, where `bytes` bytes from there on are followed by those at `next`.
+#[inline(always)]
+fn ahead(start: *const u8, next: *const u8, offset: usize, bytes: usize) -> *const u8 {
+    if offset < bytes { start.wrapping_add(offset) } else { next.wrapping_add(offset - bytes) }
 }
 
 /// The sums of `TILES` neighbouring tiles of float codes with one row.

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use lithos_compiler::layout::{BLOCK_COLS, Packed, TILE_ROWS};
-use lithos_format::Codes;
+use lithos_format::{Codes, ScaleType};
 
 use super::FEW_ROWS;
 #[cfg(target_arch = "x86_64")]
@@ -15,7 +15,8 @@ use super::bf16_tiles::TileSums;
 #[cfg(target_arch = "x86_64")]
 use super::codes::Bf16Codes;
 use super::codes::{
-    Bf16, E2m1, E4m3, F16, F32, FloatCodes, I8, IntegerCodes, Tile, TileStrides, U4, zero_point,
+    AnyScales, Bf16, E2m1, E4m3, F16, F32, FloatCodes, I8, IntegerCodes, Scales, Tile, TileStrides,
+    U4, zero_point,
 };
 use super::few_rows::{FewRowsFloats, FewRowsIntegers};
 #[cfg(target_arch = "x86_64")]
@@ -114,15 +115,15 @@ impl<'a> Product<'a> {
     ///
     /// # Safety
     /// There must be room for them, and no other thread may write the operand's rows.
-    pub(super) unsafe fn tiles(&self, tiles: Range<usize>, sums: *mut f32) {
+    pub(super) unsafe fn tiles(&self, tiles: Range<usize>, sums: *mut f32, then: Option<Tile>) {
         // SAFETY: the caller's promise is the same.
         unsafe {
             match (self.packed.layout().encoding().codes, self.has_bias) {
-                (Codes::U4, false) => self.integer_tiles::<U4, false>(tiles, sums),
-                (Codes::U4, true) => self.integer_tiles::<U4, true>(tiles, sums),
-                (Codes::I8, false) => self.integer_tiles::<I8, false>(tiles, sums),
-                (Codes::I8, true) => self.integer_tiles::<I8, true>(tiles, sums),
-                (Codes::E2m1, _) => self.integer_tiles::<E2m1, false>(tiles, sums),
+                (Codes::U4, false) => self.integer_tiles::<U4, false>(tiles, sums, then),
+                (Codes::U4, true) => self.integer_tiles::<U4, true>(tiles, sums, then),
+                (Codes::I8, false) => self.integer_tiles::<I8, false>(tiles, sums, then),
+                (Codes::I8, true) => self.integer_tiles::<I8, true>(tiles, sums, then),
+                (Codes::E2m1, _) => self.integer_tiles::<E2m1, false>(tiles, sums, then),
                 #[cfg(target_arch = "x86_64")]
                 (Codes::Bf16, _) if self.isa.has_bf16_pairs() => {
                     self.bf16_tiles::<Bf16>(tiles, sums)
@@ -145,16 +146,35 @@ impl<'a> Product<'a> {
         &self,
         tiles: Range<usize>,
         sums: *mut f32,
+        then: Option<Tile>,
     ) {
         if self.rows == 1 && !tiles.is_empty() {
             let tile = Tile::of(self.packed, tiles.start);
             // SAFETY: the caller has room for the sums of every tile.
             let part = unsafe { self.part(tile, sums, 0) };
             let strides = TileStrides::of(self.packed);
-            return if tile.unit_cols() == BLOCK_COLS {
-                part.stream_integers::<C, BIAS, BLOCK_COLS>(tiles.len(), strides)
-            } else {
-                part.stream_integers::<C, BIAS, { BLOCK_COLS / 2 }>(tiles.len(), strides)
+            let then = then.unwrap_or(strides.advance(tile, tiles.len()));
+            let count = tiles.len();
+            let same = tile.bias_type.is_none() || tile.bias_type == tile.scale_type;
+            let whole_blocks = tile.unit_cols() == BLOCK_COLS;
+            const HALF: usize = BLOCK_COLS / 2;
+            // The usual scales have kernels of their own.
+            return match (tile.scale_type.filter(|_| same), whole_blocks) {
+                (Some(ScaleType::F16), true) => {
+                    part.stream_integers::<C, F16, BIAS, BLOCK_COLS>(count, strides, then)
+                }
+                (Some(ScaleType::Bf16), true) => {
+                    part.stream_integers::<C, Bf16, BIAS, BLOCK_COLS>(count, strides, then)
+                }
+                (Some(ScaleType::E4m3), false) => {
+                    part.stream_integers::<C, E4m3, BIAS, HALF>(count, strides, then)
+                }
+                (_, true) => {
+                    part.stream_integers::<C, AnyScales, BIAS, BLOCK_COLS>(count, strides, then)
+                }
+                (_, false) => {
+                    part.stream_integers::<C, AnyScales, BIAS, HALF>(count, strides, then)
+                }
             };
         }
         for (index, tile) in tiles.enumerate() {
@@ -317,6 +337,11 @@ impl<'a> Product<'a> {
         }
     }
 
+    /// Where a tile's planes start; it may be past the last one, to be asked for and not read.
+    pub(super) fn place(&self, tile: usize) -> Tile {
+        TileStrides::of(self.packed).advance(Tile::of(self.packed, 0), tile)
+    }
+
     /// The rows from `row` on.
     ///
     /// # Safety
@@ -336,21 +361,24 @@ impl<'a> Product<'a> {
 }
 
 impl Part {
-    fn stream_integers<C: IntegerCodes, const BIAS: bool, const UNIT: usize>(
+    fn stream_integers<C: IntegerCodes, K: Scales, const BIAS: bool, const UNIT: usize>(
         self,
         tiles: usize,
         strides: TileStrides,
+        then: Tile,
     ) {
         let Self { isa, tile, zero_point, record, rows: row, sums } = self;
-        isa.run(StreamIntegers::<C, BIAS, UNIT> {
+        isa.run(StreamIntegers::<C, K, BIAS, UNIT> {
             tile,
             tiles,
             strides,
+            then,
             zero_point,
             record,
             row,
             sums,
             codes: PhantomData,
+            scales: PhantomData,
         });
     }
 

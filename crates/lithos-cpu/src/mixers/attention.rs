@@ -88,7 +88,7 @@ impl Kernel for PrefetchKeys {
 /// `t * group + j` is row `t`, head `j`.
 ///
 /// `keys.start` is a multiple of [`PAGE_TOKENS`]. Keys past a row's limit are neither used nor
-/// read as values, so they may hold anything.
+/// read as values, so they may hold anything. Towards the end it asks for what is read next, from `then` on, if that is known.
 ///
 /// # Panics
 /// If shapes disagree or the page table does not cover the visible keys.
@@ -100,6 +100,7 @@ pub fn attend_range(
     page_table: &[u32],
     queries: Queries<'_>,
     keys: Range<usize>,
+    then: Option<*const u8>,
     scratch: &mut Scratch,
     partials: &mut RowsMut<'_>,
 ) {
@@ -112,7 +113,7 @@ pub fn attend_range(
     );
     let state = Panel { start: partials.start(), stride: partials.stride() };
     let widened = scratch.floats(widened_floats(pool)).as_mut_ptr();
-    isa.run(Attend { pool, kv_head, page_table, queries, keys, state, widened });
+    isa.run(Attend { pool, kv_head, page_table, queries, keys, then, state, widened });
 }
 
 /// Merges the partials of ascending key ranges of one row and query head into its output.
@@ -156,7 +157,8 @@ pub fn attend_block(
     let records = memory;
     let state = Panel { start: records.as_mut_ptr(), stride: width };
     let keys = 0..queries.visible.iter().copied().max().unwrap_or(0);
-    isa.run(Attend { pool, kv_head, page_table, queries, keys, state, widened });
+    let then = None;
+    isa.run(Attend { pool, kv_head, page_table, queries, keys, then, state, widened });
     for t in 0..queries.rows.rows() {
         for j in 0..group {
             let record = &records[(t * group + j) * width..][..width];
@@ -189,6 +191,8 @@ struct Attend<'a> {
     page_table: &'a [u32],
     queries: Queries<'a>,
     keys: Range<usize>,
+    /// What is read after them.
+    then: Option<*const u8>,
     /// One partial per record.
     state: Panel<*mut f32>,
     /// Room for one page of keys and values in f32, if the pool is BF16.
@@ -334,8 +338,12 @@ impl Kernel for Attend<'_> {
                         self.page(s, first, page);
                     }
                     KvType::Bf16 => {
-                        let following = (index + 1).min(pages.end - 1);
-                        let next = self.pool.keys(self.page_table[following], self.kv_head);
+                        let next = match self.page_table.get(index + 1) {
+                            Some(page) if index + 1 < pages.end => {
+                                self.pool.keys(*page, self.kv_head)
+                            }
+                            _ => self.then.unwrap_or(keys),
+                        };
                         let (keys, values) = (keys.cast(), values.cast());
                         let page = PairedPage { keys, values, dim, next };
                         if few {

@@ -6,6 +6,7 @@ use lithos_compiler::{BufferId, HeadStage, MAX_DECODE_ROWS, SlotRows, TaskKind};
 use lithos_graph::ValueId;
 
 use super::{Binder, Tasks};
+use crate::ahead::Ahead;
 use crate::mixers::activation::multiply_sigmoid;
 use crate::mixers::attention::{
     Queries, attend_block, attend_range, merge_partials, partial_width, prefetch_keys,
@@ -91,6 +92,18 @@ impl AttendRange {
         }
     }
 
+    /// The slot, key/value head and range of a task.
+    fn part<'p>(&self, pass: &Pass<'p>, mut task: usize) -> Option<(&'p SlotRows, usize, usize)> {
+        for slot in pass.step.active() {
+            let tasks = self.key_value_heads * self.ranges(slot);
+            if task < tasks {
+                return Some((slot, task % self.key_value_heads, task / self.key_value_heads));
+            }
+            task -= tasks;
+        }
+        None
+    }
+
     fn ranges(&self, slot: &SlotRows) -> usize {
         ((slot.position + slot.rows) as usize).div_ceil(self.range_keys)
     }
@@ -132,18 +145,22 @@ impl Tasks for AttendRange {
         pass.step.active().iter().map(|slot| self.key_value_heads * self.ranges(slot)).sum()
     }
 
+    fn ahead(&self, pass: &Pass<'_>, task: usize) -> Ahead {
+        let Some((slot, head, range)) = self.part(pass, task) else { return Ahead::nothing() };
+        // SAFETY: nothing is read or written through the handle.
+        let pool = unsafe { pass.states.pool(self.state) };
+        let end = ((range + 1) * self.range_keys).min((slot.position + slot.rows) as usize);
+        let pages = range * self.range_keys / PAGE_TOKENS..end.div_ceil(PAGE_TOKENS);
+        let mut ahead = Ahead::of_steps(1);
+        for page in &pass.states.page_table(slot.slot)[pages] {
+            // The values lie behind the keys.
+            ahead.push(pool.keys(*page, head), 2 * pool.geometry().half_bytes());
+        }
+        ahead
+    }
+
     unsafe fn run(&self, pass: &Pass<'_>, task: usize, worker: &mut WorkerMemory) {
-        let mut task = task;
-        let tasks = |slot: &SlotRows| self.key_value_heads * self.ranges(slot);
-        let slot = pass.step.active().iter().find(|slot| {
-            let found = task < tasks(slot);
-            if !found {
-                task -= tasks(slot);
-            }
-            found
-        });
-        let Some(slot) = slot else { return };
-        let (head, range) = (task % self.key_value_heads, task / self.key_value_heads);
+        let Some((slot, head, range)) = self.part(pass, task) else { return };
         let keys = range * self.range_keys..(range + 1) * self.range_keys;
         let table = pass.states.page_table(slot.slot);
         // SAFETY: positions of the range are written by this task only, before it reads them.
@@ -173,6 +190,11 @@ impl Tasks for AttendRange {
         let mut partials =
             unsafe { RowsMut::from_raw_parts(start, rows * self.group, record, record) };
         let end = keys.end.min((slot.position + slot.rows) as usize);
+        // A worker takes tasks in their order.
+        let then = self.part(pass, task + 1).map(|(slot, head, range)| {
+            let page = range * self.range_keys / PAGE_TOKENS;
+            pool.keys(pass.states.page_table(slot.slot)[page], head)
+        });
         attend_range(
             pass.isa,
             &pool,
@@ -180,6 +202,7 @@ impl Tasks for AttendRange {
             table,
             queries,
             keys.start..end,
+            then,
             &mut worker.scratch,
             &mut partials,
         );
@@ -358,7 +381,7 @@ impl Tasks for AttendBlock {
         let slot = &pass.step.slots[0];
         let block = self.rows_per_block();
         let blocks = pass.row_count().div_ceil(block);
-        // Later rows see more keys: they go first, so that the last tasks are short.
+        // Later rows see more keys: they go first, and workers that have fewer take over from the end of that part.
         let (head, block_index) =
             (task % self.key_value_heads, blocks - 1 - task / self.key_value_heads);
         let first = block_index * block;

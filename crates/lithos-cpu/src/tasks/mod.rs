@@ -13,6 +13,7 @@ use std::ops::Range;
 use lithos_compiler::{Schedule, TaskGroup, TaskKind};
 use lithos_graph::{Graph, Rotary, StateKind, ValueId};
 
+use crate::ahead::Ahead;
 use crate::pass::{Pass, ResolvedNorm, WorkerMemory};
 use crate::weights::Weights;
 
@@ -20,6 +21,11 @@ use crate::weights::Weights;
 pub(crate) trait Tasks: Send + Sync {
     /// How many tasks the pass has.
     fn count(&self, pass: &Pass<'_>) -> usize;
+
+    /// What a task reads from memory that earlier phases do not write.
+    fn ahead(&self, _pass: &Pass<'_>, _task: usize) -> Ahead {
+        Ahead::nothing()
+    }
 
     /// Runs one task.
     ///
