@@ -39,8 +39,8 @@ pseudo-random ids, then greedy decoding. Ratios are taken within a turn or a rep
 that slows down for a while changes them little. Figures are median (least..most); 1 GB is 10^9 bytes.
 
 The read stream is a plain sequential read of a buffer of 1 GiB (less where memory is short) by as many \
-threads, or the card's own reads of 8 GiB. Decode GB/s are the weights that a decode pass reads, times passes per second; keys and \
-values come on top.
+threads, in pages as large as those of the weights, or the card's own reads of 8 GiB. Decode GB/s are the weights that a decode \
+pass reads, times passes per second; keys and values come on top.
 
 With --rows, single passes are timed on a card, with the time of each kernel.")]
 pub struct BenchArgs {
