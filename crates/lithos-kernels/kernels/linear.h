@@ -253,8 +253,7 @@ TASK void gate_up(THREAD const Memory& memory, THREAD Worker& worker, DEVICE con
     uint rows = memory.step->rows;
     Projection projection = projection_of(worker, record.gate, record.up, record.outputs, worker.workers, 0, 1);
     uint task = first_task(worker, projection.tiles);
-    if (task >= projection.tiles) return;
-    for (uint row = 0; row < rows; row += BLOCK_ROWS) {
+    for (uint row = 0; task < projection.tiles && row < rows; row += BLOCK_ROWS) {
         Output output = output_of(memory.arena + record.output, record.outputs, row, rows, 0);
         project<CODES, SCALES, BIASES, 1>(memory, worker, projection, record.operand, row, output, task);
     }

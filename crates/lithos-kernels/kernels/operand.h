@@ -19,6 +19,22 @@ template <uint COLUMNS> TASK void load_columns(DEVICE const float* row, uint sta
     }
 }
 
+// Four columns from `start` on, those within the width.
+TASK void store_columns(DEVICE float* row, uint start, uint width, bool full, THREAD const float* values) {
+    if (full) {
+        float4 four;
+        four.x = values[0];
+        four.y = values[1];
+        four.z = values[2];
+        four.w = values[3];
+        *(DEVICE float4*)(row + start) = four;
+    } else {
+        for (uint i = 0; i < 4; ++i) {
+            if (start + i < width) row[start + i] = values[i];
+        }
+    }
+}
+
 // What a lane reads: its row, and the weights of the norm.
 struct OperandRow {
     DEVICE const float* x;

@@ -1,21 +1,37 @@
-// Row by row: norms, rotations and elementwise operations. A task is a row of the pass.
+// Row by row: norms, rotations and elementwise operations.
 
 // Each head (or the whole row, as one head): x / rms(x) * (w + offset), times silu(gate) if there is one.
+// A task is a head of a row, for a simdgroup; a lane has four columns of every 128.
 TASK void head_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const HeadNormRecord& record) {
-    uint rows = memory.step->rows;
+    uint width = record.head_width, count = memory.step->rows * record.heads, lane_column = worker.lane * 4;
+    bool full = width % 4 == 0;
     DEVICE const float* weight = small_array(memory, record.norm);
-    for (uint row = first_task(worker, rows); row < rows; row += worker.workers) {
-        for (uint head = worker.simdgroup; head < record.heads; head += worker.simdgroups) {
-            uint start = (row * record.heads + head) * record.head_width;
-            DEVICE const float* x = memory.arena + record.input + start;
-            DEVICE float* out = memory.arena + record.output + start;
-            float squares = 0.0f;
-            for (uint i = worker.lane; i < record.head_width; i += 32) squares += x[i] * x[i];
-            float factor = reciprocal_root(lane_sum(squares) / (float)record.head_width + record.epsilon);
-            for (uint i = worker.lane; i < record.head_width; i += 32) {
-                float value = x[i] * factor * (weight[i] + record.norm_offset);
-                out[i] = record.gate == NOTHING ? value : value * silu(memory.arena[record.gate + start + i]);
+    for (uint task = first_simdgroup_task(worker, count); task < count; task += simdgroup_stride(worker)) {
+        DEVICE const float* x = memory.arena + record.input + task * width;
+        DEVICE const float* gate = memory.arena + (record.gate == NOTHING ? record.input : record.gate) + task * width;
+        // The first columns' operands come together.
+        float values[4], weights[4], gates[4], squares = 0.0f;
+        for (uint column = lane_column; column < width; column += 128) {
+            float others[4];
+            load_columns<4>(x, column, width, full, others);
+            for (uint i = 0; i < 4; ++i) squares += others[i] * others[i];
+            if (column != lane_column) continue;
+            for (uint i = 0; i < 4; ++i) values[i] = others[i];
+            load_columns<4>(weight, column, width, full, weights);
+            load_columns<4>(gate, column, width, full, gates);
+        }
+        float factor = reciprocal_root(lane_sum(squares) / (float)width + record.epsilon);
+        for (uint column = lane_column; column < width; column += 128) {
+            if (column != lane_column) {
+                load_columns<4>(x, column, width, full, values);
+                load_columns<4>(weight, column, width, full, weights);
+                load_columns<4>(gate, column, width, full, gates);
             }
+            for (uint i = 0; i < 4; ++i) {
+                float value = values[i] * factor * (weights[i] + record.norm_offset);
+                values[i] = record.gate == NOTHING ? value : value * silu(gates[i]);
+            }
+            store_columns(memory.arena + record.output + task * width, column, width, full, values);
         }
     }
 }
@@ -24,16 +40,22 @@ TASK void head_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE c
 #define ELEMENTWISE_SILU_MULTIPLY 1
 #define ELEMENTWISE_SIGMOID_MULTIPLY 2
 
+// A task is 128 columns of a row, for a simdgroup.
 template <uint OPERATION>
 TASK void elementwise(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ElementwiseRecord& record) {
-    uint rows = memory.step->rows;
-    for (uint row = first_task(worker, rows); row < rows; row += worker.workers) {
-        for (uint i = thread_of(worker); i < record.width; i += threads_of(worker)) {
-            uint at = row * record.width + i;
-            float a = memory.arena[record.a + at], b = memory.arena[record.b + at];
-            memory.arena[record.output + at] = OPERATION == ELEMENTWISE_ADD             ? a + b
-                                               : OPERATION == ELEMENTWISE_SILU_MULTIPLY ? silu(a) * b
-                                                                                        : a * sigmoid(b);
+    uint width = record.width, blocks = (width + 127) / 128, count = memory.step->rows * blocks;
+    bool full = width % 4 == 0;
+    for (uint task = first_simdgroup_task(worker, count); task < count; task += simdgroup_stride(worker)) {
+        uint row = task / blocks * width, column = task % blocks * 128 + worker.lane * 4;
+        if (column >= width) continue;
+        float a[4], b[4];
+        load_columns<4>(memory.arena + record.a + row, column, width, full, a);
+        load_columns<4>(memory.arena + record.b + row, column, width, full, b);
+        for (uint i = 0; i < 4; ++i) {
+            a[i] = OPERATION == ELEMENTWISE_ADD             ? a[i] + b[i]
+                   : OPERATION == ELEMENTWISE_SILU_MULTIPLY ? silu(a[i]) * b[i]
+                                                            : a[i] * sigmoid(b[i]);
         }
+        store_columns(memory.arena + record.output + row, column, width, full, a);
     }
 }

@@ -66,6 +66,10 @@ TASK uint first_task(THREAD Worker& worker, uint count) {
     return first;
 }
 
+// The same for tasks of which every simdgroup takes one: the next is `simdgroup_stride` further.
+TASK uint first_simdgroup_task(THREAD Worker& worker, uint count) { return first_task(worker, count) + worker.simdgroup * worker.workers; }
+TASK uint simdgroup_stride(THREAD const Worker& worker) { return worker.simdgroups * worker.workers; }
+
 TASK DEVICE const float* small_array(THREAD const Memory& memory, uint offset) {
     return (DEVICE const float*)(memory.weights + (size_t)offset * 16);
 }

@@ -43,15 +43,24 @@ TASK float exponential(float x) { return expf(x); }
 TASK float logarithm(float x) { return logf(x); }
 TASK float reciprocal_root(float x) { return rsqrtf(x); }
 TASK float magnitude(float x) { return fabsf(x); }
+// a b + c, rounded once.
+TASK float fused(float a, float b, float c) { return fmaf(a, b, c); }
 TASK float max(float a, float b) { return fmaxf(a, b); }
 TASK uint min(uint a, uint b) { return a < b ? a : b; }
 TASK uint max(uint a, uint b) { return a > b ? a : b; }
+
 
 // Two halves in a word, the first in the low bits.
 TASK uint halves_of_floats(float first, float second) {
     uint halves;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(second), "f"(first));
     return halves;
+}
+// Two BF16 in a word, the first in the low bits.
+TASK uint brains_of_floats(float first, float second) {
+    uint brains;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(brains) : "f"(second), "f"(first));
+    return brains;
 }
 TASK uint multiply_pairs(uint a, uint b) {
     uint halves;
@@ -102,6 +111,9 @@ TASK uint load_once(const ushort* at) {
     return word;
 }
 
+// The 128 bytes from here on will be read soon.
+TASK void expect(const uchar* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+
 // Row and column pair of a lane in a 16 x 8 product, as 4 row + pair: also in rows 8 further down.
 TASK uint matrix_lane(uint lane) { return lane; }
 
@@ -136,6 +148,15 @@ template <uint PAIRS> TASK void load_right(const uint* run, uint lane, RightHalv
 template <uint PAIRS>
 TASK void multiply_halves(float* sums, uint low, uint high, uint next_low, uint next_high, const RightHalves<PAIRS>& right, uint pair) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(low), "r"(high), "r"(next_low), "r"(next_high), "r"(right.pairs[pair]), "r"(right.pairs[pair + 1]));
+}
+
+// The same with BF16: four pairs of a lane's eight rows, then four of what they leave.
+typedef RightHalves<8> RightBrains;
+TASK void load_right_brains(const uint* run, uint lane, RightBrains& right) { get_words<8>(run, lane, right.pairs); }
+TASK void multiply_brains(float* sums, uint low, uint high, uint next_low, uint next_high, const RightBrains& right, uint pair) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(low), "r"(high), "r"(next_low), "r"(next_high), "r"(right.pairs[pair]), "r"(right.pairs[pair + 1]));
 }

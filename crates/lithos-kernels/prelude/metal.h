@@ -27,9 +27,14 @@ TASK float exponential(float x) { return precise::exp(x); }
 TASK float logarithm(float x) { return precise::log(x); }
 TASK float reciprocal_root(float x) { return precise::rsqrt(x); }
 TASK float magnitude(float x) { return fabs(x); }
+// a b + c, rounded once.
+TASK float fused(float a, float b, float c) { return fma(a, b, c); }
+
 
 // Two halves in a word, the first in the low bits.
 TASK uint halves_of_floats(float first, float second) { return as_type<uint>(half2(half(first), half(second))); }
+// Two BF16 in a word, the first in the low bits.
+TASK uint brains_of_floats(float first, float second) { return as_type<uint>(bfloat2(bfloat(first), bfloat(second))); }
 TASK uint multiply_pairs(uint a, uint b) { return as_type<uint>(half2(as_type<half2>(a) * as_type<half2>(b))); }
 TASK uint first_twice(uint halves) { return (halves & 0xffffu) * 0x10001u; }
 TASK uint second_twice(uint halves) { return (halves >> 16) * 0x10001u; }
@@ -48,6 +53,9 @@ TASK uint halves_of_bytes(uint word, uint second) {
 TASK uint4 load_once(device const uint4* at) { return *at; }
 TASK uint load_once(device const uint* at) { return *at; }
 TASK uint load_once(device const ushort* at) { return *at; }
+
+// The 128 bytes from here on will be read soon.
+TASK void expect(device const uchar*) {}
 
 // Row and column pair of a lane in an 8 x 8 matrix, as 4 row + pair.
 TASK uint matrix_lane(uint lane) { return ((lane >> 2 & 4u) + (lane >> 1 & 3u)) * 4 + (lane >> 2 & 2u) + (lane & 1u); }
@@ -86,6 +94,30 @@ TASK void multiply_halves(thread float* sums, uint low, uint high, uint next_low
     multiply_rows(sums + 2, high, right.pairs[pair]);
     multiply_rows(sums, next_low, right.pairs[pair + 1]);
     multiply_rows(sums + 2, next_high, right.pairs[pair + 1]);
+}
+
+// The same with BF16: four pairs of a lane's eight rows, then four of what they leave.
+struct RightBrains {
+    simdgroup_bfloat8x8 pairs[8];
+};
+TASK void load_right_brains(threadgroup const uint* run, uint lane, thread RightBrains& right) {
+    for (uint i = 0; i < 8; ++i) simdgroup_load(right.pairs[i], (threadgroup const bfloat*)run + i * 64, 8, ulong2(0, 0), true);
+}
+TASK void multiply_brain_rows(thread float* sums, uint pair, thread const simdgroup_bfloat8x8& right) {
+    simdgroup_bfloat8x8 left;
+    simdgroup_float8x8 result;
+    left.thread_elements() = as_type<bfloat2>(pair);
+    result.thread_elements() = float2(sums[0], sums[1]);
+    simdgroup_multiply_accumulate(result, left, right, result);
+    sums[0] = result.thread_elements().x;
+    sums[1] = result.thread_elements().y;
+}
+TASK void multiply_brains(thread float* sums, uint low, uint high, uint next_low, uint next_high, thread const RightBrains& right,
+                          uint pair) {
+    multiply_brain_rows(sums, low, right.pairs[pair]);
+    multiply_brain_rows(sums + 2, high, right.pairs[pair]);
+    multiply_brain_rows(sums, next_low, right.pairs[pair + 1]);
+    multiply_brain_rows(sums + 2, next_high, right.pairs[pair + 1]);
 }
 
 // The right side of a product of floats: two columns of a lane's eight rows.

@@ -99,8 +99,14 @@ pub const STAGED_COLUMN_BYTES: usize = 32;
 /// Teams of workers at most that share the columns of a projection; `MOST_TEAMS` of `linear.h`.
 pub const MOST_TEAMS: usize = 256;
 
-/// What a partial result of attention holds beside the weighted values: a maximum and a sum.
-pub const PARTIAL_HEADER: usize = 2;
+/// What a partial result of attention holds beside the weighted values, of which it uses two floats; `PARTIAL_HEADER` of `attention.h`.
+pub const PARTIAL_HEADER: usize = 4;
+
+/// Keys of the first ranges that attention is cut into; `FINE_KEYS` of `attention.h`.
+pub const FINE_KEYS: usize = 32;
+
+/// Keys of a range of attention at most; `MOST_RANGE_KEYS` of `attention.h`.
+pub const MOST_RANGE_KEYS: usize = 256;
 
 /// Everything that stands before the kernels of a text: prelude, records, task bodies. `state` is the C text of the step's state.
 pub fn library(language: Language, state: &str) -> String {
@@ -135,6 +141,9 @@ mod tests {
         assert_eq!(defined(&bodies, "RING_ROWS"), RING_ROWS);
         assert_eq!(defined(&bodies, "PAGE_TOKENS"), PAGE_TOKENS);
         assert_eq!(defined(&bodies, "MOST_TEAMS"), MOST_TEAMS);
+        assert_eq!(defined(&bodies, "PARTIAL_HEADER"), PARTIAL_HEADER);
+        assert_eq!(defined(&bodies, "FINE_KEYS"), FINE_KEYS);
+        assert_eq!(defined(&bodies, "MOST_RANGE_KEYS"), MOST_RANGE_KEYS);
         assert_eq!(defined(&bodies, "BLOCK_ROWS") * 4, STAGED_COLUMN_BYTES);
         assert_eq!(defined(&bodies, "MOST_LANE_WIDTH") * 32, MOST_HEAD_WIDTH.0);
         assert_eq!(defined(&bodies, "MOST_QUARTER_WIDTH") * 4, MOST_HEAD_WIDTH.1);
@@ -157,8 +166,11 @@ mod tests {
                 Language::Cuda => assert!(operand * 4 <= CUDA_OPERAND_BYTES),
             }
             assert!(projection <= shared);
-            // A query for each simdgroup.
-            assert!(simdgroups * attention_width <= shared);
+            // A tile of queries and its scores; shares of a merge.
+            let scores = MOST_RANGE_KEYS + 4;
+            assert!(8 * (attention_width.max(MOST_RANGE_KEYS) + scores) <= shared);
+            let shares = defined(&bodies, "MERGE_SHARES");
+            assert!(shares * (attention_width + 1) <= shared);
             // Queries and keys of all rows.
             assert!(2 * rows * key_width <= shared);
             match language {

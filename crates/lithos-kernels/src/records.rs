@@ -170,7 +170,9 @@ records! {
         scale: f32,
         /// Partial results, in the arena.
         partials: u32,
-        /// Keys of a range.
+        /// Ranges of 32 keys that come first.
+        fine_ranges: u32,
+        /// Keys of a range after them.
         range_keys: u32,
         /// Ranges at most.
         ranges: u32,
@@ -189,7 +191,9 @@ records! {
         group: u32,
         /// Elements of a head.
         width: u32,
-        /// Keys of a range.
+        /// Ranges of 32 keys that come first.
+        fine_ranges: u32,
+        /// Keys of a range after them.
         range_keys: u32,
         /// Ranges at most.
         ranges: u32,

@@ -53,7 +53,8 @@ fn comment(text: &mut String, indent: &str, scopes: &[String], phase: usize) {
     }
 }
 
-/// Writes a phase's calls and, unless it is the last, its join; returns the offset after its records.
+/// Writes a phase's calls and, unless it is the last, its join; returns the offset after its records. Equal calls become a loop: bodies
+/// are large and part of the kernel, which needs more registers the more of them it has.
 fn calls(
     text: &mut String,
     indent: &str,
@@ -62,17 +63,31 @@ fn calls(
     stride: Option<usize>,
     last: bool,
 ) -> usize {
-    for call in phase {
-        let place = match stride {
+    for equal in phase.chunk_by(|a, b| a.function == b.function && a.record_type == b.record_type) {
+        let (call, words) = (&equal[0], equal[0].words.len());
+        let mut place = match stride {
             Some(stride) => format!("repeat * {stride} + {offset}"),
             None => offset.to_string(),
         };
+        let mut inner = indent.to_owned();
+        if equal.len() > 1 {
+            let _ = writeln!(
+                text,
+                "{indent}#pragma unroll 1\n{indent}for (uint call = 0; call < {}; ++call) {{",
+                equal.len()
+            );
+            place = format!("{place} + call * {words}");
+            inner += "    ";
+        }
         let _ = writeln!(
             text,
-            "{indent}{}(memory, worker, RECORD({}, {place}));",
+            "{inner}{}(memory, worker, RECORD({}, {place}));",
             call.function, call.record_type
         );
-        offset += call.words.len();
+        if equal.len() > 1 {
+            let _ = writeln!(text, "{indent}}}");
+        }
+        offset += words * equal.len();
     }
     if !last {
         let _ = writeln!(text, "{indent}join(memory, worker);");
@@ -126,5 +141,16 @@ mod tests {
         assert!(text.contains("b(memory, worker, RECORD(R, repeat * 4 + 4));"), "{text}");
         assert!(text.contains("last(memory, worker, RECORD(R, 14));\n"), "{text}");
         assert_eq!(text.matches("join").count(), 3, "one after `first`, two in the loop: {text}");
+    }
+
+    #[test]
+    fn equal_calls_of_a_phase_share_a_body() {
+        let phase = [call("a", 1), call("a", 2), call("b", 3)].concat();
+        let (text, words) = body(&[phase], &["part".into()]);
+        assert_eq!(words, [1, 1, 2, 2, 3, 3]);
+        assert_eq!(text.matches("a(memory").count(), 1, "{text}");
+        assert!(text.contains("call < 2"), "{text}");
+        assert!(text.contains("a(memory, worker, RECORD(R, 0 + call * 2));"), "{text}");
+        assert!(text.contains("b(memory, worker, RECORD(R, 4));"), "{text}");
     }
 }

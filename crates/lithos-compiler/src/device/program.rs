@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use lithos_graph::{Graph, Part, StateKind, ValueId};
-use lithos_kernels::{CUDA_OPERAND_BYTES, Language, MOST_HEAD_WIDTH, PARTIAL_HEADER, library};
+use lithos_kernels::{
+    CUDA_OPERAND_BYTES, FINE_KEYS, Language, MOST_HEAD_WIDTH, MOST_RANGE_KEYS, PARTIAL_HEADER,
+    library,
+};
 use thiserror::Error;
 
 use super::emit::{PhaseCalls, body};
@@ -26,8 +29,19 @@ pub struct DeviceOptions {
     pub capacity: usize,
     /// Element type of keys and values.
     pub key_values: KeyValues,
-    /// Keys of an attention range.
+    /// Keys of an attention range, after the first 32 ranges of 32 keys: a multiple of 32, at most 256.
     pub range_keys: usize,
+}
+
+/// Fine ranges of attention before the first of `range_keys`: a short context has enough of them for all workers.
+pub(crate) const FINE_RANGES: usize = 32;
+
+impl DeviceOptions {
+    /// Ranges that attention to `keys` keys is cut into.
+    fn ranges(&self, keys: usize) -> usize {
+        let fine = keys.min(FINE_RANGES * FINE_KEYS);
+        fine.div_ceil(FINE_KEYS) + (keys - fine).div_ceil(self.range_keys)
+    }
 }
 
 /// Why a graph has no program.
@@ -60,6 +74,19 @@ pub enum DeviceError {
         /// Elements at most.
         most: usize,
     },
+    /// A head that lanes do not load in equal parts.
+    #[error("heads of {width} elements: {kind} wants a multiple of {part}")]
+    HeadParts {
+        /// The task kind.
+        kind: &'static str,
+        /// Elements.
+        width: usize,
+        /// Elements that a lane loads at once.
+        part: usize,
+    },
+    /// Ranges of attention that the bodies do not hold.
+    #[error("ranges of {0} keys: attention takes a multiple of 32, at most 256")]
+    RangeKeys(usize),
 }
 
 /// One launch: a kernel with its records.
@@ -100,12 +127,17 @@ impl Program {
     /// [`DeviceError`] for what has no task body.
     pub fn new(graph: &Graph, options: DeviceOptions) -> Result<Self, DeviceError> {
         check_heads(graph)?;
+        if !options.range_keys.is_multiple_of(FINE_KEYS)
+            || !(FINE_KEYS..=MOST_RANGE_KEYS).contains(&options.range_keys)
+        {
+            return Err(DeviceError::RangeKeys(options.range_keys));
+        }
         let mut schedule = Schedule::compile(
             graph,
             Options {
                 pass: PassKind::Decode,
                 fusion: options.fusion,
-                attention_ranges: options.capacity.div_ceil(options.range_keys).max(1),
+                attention_ranges: options.ranges(options.capacity).max(1),
                 partial_header: PARTIAL_HEADER,
             },
         )?;
@@ -238,15 +270,25 @@ impl<'a> Builder<'a> {
 /// Heads that the bodies can hold.
 fn check_heads(graph: &Graph) -> Result<(), DeviceError> {
     for id in graph.states() {
-        let (kind, width, most) = match graph.value(id).state() {
+        let (kind, width, most, part) = match graph.value(id).state() {
             Some(StateKind::KeyValue { head_dim, .. }) => {
-                ("attention", *head_dim, MOST_HEAD_WIDTH.0)
+                ("attention", *head_dim, MOST_HEAD_WIDTH.0, 8)
             }
-            Some(StateKind::DeltaRule { key_dim, .. }) => {
-                ("the delta rule", *key_dim, MOST_HEAD_WIDTH.1)
+            Some(StateKind::DeltaRule { key_dim, value_dim, .. }) => {
+                if !value_dim.is_multiple_of(4) {
+                    let (kind, width) = ("the delta rule", *value_dim);
+                    return Err(DeviceError::HeadParts { kind, width, part: 4 });
+                }
+                ("the delta rule", *key_dim, MOST_HEAD_WIDTH.1, 4)
             }
-            _ => continue,
+            Some(StateKind::ConvolutionHistory { channels, .. }) => {
+                ("the convolution", *channels, *channels, 4)
+            }
+            None => continue,
         };
+        if !width.is_multiple_of(part) {
+            return Err(DeviceError::HeadParts { kind, width, part });
+        }
         if width > most {
             return Err(DeviceError::HeadWidth { kind, width, most });
         }

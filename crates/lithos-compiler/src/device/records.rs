@@ -11,7 +11,7 @@ use lithos_kernels::{MOST_TEAMS, STAGED_COLUMN_BYTES};
 
 use super::lanes::{LaneLayout, TILE_ROWS};
 use super::places::{KeyValues, MOST_SLICED, Places, grains};
-use super::program::{DeviceError, DeviceOptions};
+use super::program::{DeviceError, DeviceOptions, FINE_RANGES};
 use crate::MAX_DECODE_ROWS;
 use crate::schedule::Schedule;
 use crate::task::{
@@ -142,6 +142,7 @@ impl Recorder<'_> {
                     group: self.width(q.buffer) / kept.width / kept.heads,
                     scale: *scale,
                     partials: self.buffer(*partials),
+                    fine_ranges: FINE_RANGES as u32,
                     range_keys: self.options.range_keys as u32,
                     ranges: self.schedule.attention_ranges as u32,
                     kept,
@@ -161,6 +162,7 @@ impl Recorder<'_> {
                     kept_heads: kept.heads,
                     group: self.width(*output) / kept.width / kept.heads,
                     width: kept.width,
+                    fine_ranges: FINE_RANGES as u32,
                     range_keys: self.options.range_keys as u32,
                     ranges: self.schedule.attention_ranges as u32,
                 };

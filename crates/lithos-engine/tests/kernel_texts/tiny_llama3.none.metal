@@ -25,9 +25,10 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     Worker worker = THIS_WORKER;
     // mixer
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 20));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 40));
+    #pragma unroll 1
+    for (uint call = 0; call < 3; ++call) {
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
+    }
 }
 
 kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],

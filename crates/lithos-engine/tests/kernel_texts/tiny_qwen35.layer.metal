@@ -25,10 +25,10 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     Worker worker = THIS_WORKER;
     // mixer
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 20));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 40));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 60));
+    #pragma unroll 1
+    for (uint call = 0; call < 4; ++call) {
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
+    }
     join(memory, worker);
     convolve(memory, worker, RECORD(ConvolveRecord, 80));
     join(memory, worker);
@@ -55,21 +55,21 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     Worker worker = THIS_WORKER;
     // mixer
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 20));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 40));
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 60));
+    #pragma unroll 1
+    for (uint call = 0; call < 4; ++call) {
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
+    }
     join(memory, worker);
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 80));
     join(memory, worker);
-    merge_ranges(memory, worker, RECORD(MergeRecord, 103));
+    merge_ranges(memory, worker, RECORD(MergeRecord, 104));
     join(memory, worker);
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 111));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 113));
     join(memory, worker);
     // feedforward
-    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 131));
+    gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 133));
     join(memory, worker);
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 154));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 156));
 }
 
 kernel void region_3(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],

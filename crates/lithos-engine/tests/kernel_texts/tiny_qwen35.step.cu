@@ -10,82 +10,82 @@ extern "C" __global__ void __launch_bounds__(512, 1) region_0(const uchar* weigh
     join(memory, worker);
     for (uint repeat = 0; repeat < 2; ++repeat) {
         // mixer
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 10));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 30));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 50));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 70));
+        #pragma unroll 1
+        for (uint call = 0; call < 4; ++call) {
+            linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 10 + call * 20));
+        }
         join(memory, worker);
-        convolve(memory, worker, RECORD(ConvolveRecord, repeat * 681 + 90));
+        convolve(memory, worker, RECORD(ConvolveRecord, repeat * 683 + 90));
         join(memory, worker);
-        gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 681 + 96));
+        gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 683 + 96));
         join(memory, worker);
-        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 681 + 108));
+        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 683 + 108));
         join(memory, worker);
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 116));
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 116));
         join(memory, worker);
         // feedforward
-        gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, repeat * 681 + 136));
+        gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, repeat * 683 + 136));
         join(memory, worker);
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 159));
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 159));
         join(memory, worker);
         // mixer
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 179));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 199));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 219));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 239));
+        #pragma unroll 1
+        for (uint call = 0; call < 4; ++call) {
+            linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 179 + call * 20));
+        }
         join(memory, worker);
-        convolve(memory, worker, RECORD(ConvolveRecord, repeat * 681 + 259));
+        convolve(memory, worker, RECORD(ConvolveRecord, repeat * 683 + 259));
         join(memory, worker);
-        gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 681 + 265));
+        gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 683 + 265));
         join(memory, worker);
-        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 681 + 277));
+        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 683 + 277));
         join(memory, worker);
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 285));
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 285));
         join(memory, worker);
         // feedforward
-        gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, repeat * 681 + 305));
+        gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, repeat * 683 + 305));
         join(memory, worker);
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 328));
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 328));
         join(memory, worker);
         // mixer
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 348));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 368));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 388));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 408));
+        #pragma unroll 1
+        for (uint call = 0; call < 4; ++call) {
+            linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 348 + call * 20));
+        }
         join(memory, worker);
-        convolve(memory, worker, RECORD(ConvolveRecord, repeat * 681 + 428));
+        convolve(memory, worker, RECORD(ConvolveRecord, repeat * 683 + 428));
         join(memory, worker);
-        gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 681 + 434));
+        gated_delta(memory, worker, RECORD(DeltaRecord, repeat * 683 + 434));
         join(memory, worker);
-        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 681 + 446));
+        head_norm(memory, worker, RECORD(HeadNormRecord, repeat * 683 + 446));
         join(memory, worker);
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 454));
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 454));
         join(memory, worker);
         // feedforward
-        gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, repeat * 681 + 474));
+        gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, repeat * 683 + 474));
         join(memory, worker);
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 497));
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 497));
         join(memory, worker);
         // mixer
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 517));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 537));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 557));
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 577));
+        #pragma unroll 1
+        for (uint call = 0; call < 4; ++call) {
+            linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 517 + call * 20));
+        }
         join(memory, worker);
-        attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, repeat * 681 + 597));
+        attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, repeat * 683 + 597));
         join(memory, worker);
-        merge_ranges(memory, worker, RECORD(MergeRecord, repeat * 681 + 620));
+        merge_ranges(memory, worker, RECORD(MergeRecord, repeat * 683 + 621));
         join(memory, worker);
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 628));
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 630));
         join(memory, worker);
         // feedforward
-        gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, repeat * 681 + 648));
+        gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, repeat * 683 + 650));
         join(memory, worker);
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 681 + 671));
+        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, repeat * 683 + 673));
         join(memory, worker);
     }
     // head
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 1372));
+    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 1376));
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1) region_1(const uchar* weights, float* arena, uchar* states, const StepState* step,
