@@ -1,0 +1,217 @@
+//! The functions that a request puts on offer, and the calls in its history.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::conversation::arguments_as_object;
+use crate::error::ApiError;
+use crate::fields::{Fields, kind, wrong_type};
+use crate::refusal::refused;
+use crate::tools::Tools;
+
+/// What a request says about tools.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Offer {
+    /// The functions as the chat template takes them: as the client wrote them.
+    pub(super) list: Option<Value>,
+    /// Those that may be called.
+    pub(super) callable: Option<Tools>,
+    /// At most one call in one answer.
+    pub(super) one_call_only: bool,
+}
+
+/// Reads `tools`, `tool_choice` and `parallel_tool_calls`.
+pub(super) fn read_offer(fields: &mut Fields) -> Result<Offer, ApiError> {
+    let parallel: Option<bool> = fields.take("parallel_tool_calls", "true or false")?;
+    let may_call = read_choice(fields.value("tool_choice"))?;
+    let list: Vec<Value> = fields.take("tools", "a list")?.unwrap_or_default();
+    if list.is_empty() {
+        return Ok(Offer::default());
+    }
+    let mut names = HashSet::new();
+    for (index, tool) in list.iter().enumerate() {
+        let path = format!("tools[{index}]");
+        let name = check_tool(tool, &path)?;
+        if !names.insert(name) {
+            let message = format!("{path} has the name of another function");
+            return Err(ApiError::invalid(format!("{path}.function.name"), message));
+        }
+    }
+    let list = Value::Array(list);
+    // What may not be called is still part of the prompt, so that the choice does not change its beginning.
+    let callable = may_call.then(|| Tools::of_list(&list));
+    Ok(Offer { list: Some(list), callable, one_call_only: parallel == Some(false) })
+}
+
+/// Whether the model may call functions.
+fn read_choice(choice: Option<Value>) -> Result<bool, ApiError> {
+    let forced = "a call cannot be forced yet: use auto or none";
+    match choice {
+        None => Ok(true),
+        Some(Value::String(choice)) => match choice.as_str() {
+            "auto" => Ok(true),
+            "none" => Ok(false),
+            "required" => Err(refused("tool_choice", forced)),
+            _ => Err(ApiError::invalid("tool_choice", "tool_choice must be auto or none")),
+        },
+        Some(Value::Object(_)) => Err(refused("tool_choice", forced)),
+        Some(other) => Err(wrong_type("tool_choice".into(), "a text or an object", kind(&other))),
+    }
+}
+
+/// Checks a function; returns its name.
+fn check_tool<'a>(tool: &'a Value, path: &str) -> Result<&'a str, ApiError> {
+    let tool = object(tool, path.to_owned())?;
+    check_type(tool.get("type"), path, "tool")?;
+    let path = format!("{path}.function");
+    let function = object(tool.get("function").unwrap_or(&Value::Null), path.clone())?;
+    if let Some(parameters) = function.get("parameters").filter(|value| !value.is_null()) {
+        object(parameters, format!("{path}.parameters"))?;
+    }
+    if let Some(description) = function.get("description")
+        && !(description.is_string() || description.is_null())
+    {
+        return Err(wrong_type(format!("{path}.description"), "a text", kind(description)));
+    }
+    let name = function.get("name").and_then(Value::as_str).unwrap_or("");
+    let letter = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
+    if name.is_empty() || name.len() > 128 || !name.chars().all(letter) {
+        let param = format!("{path}.name");
+        let message = format!("{param} must be 1 to 128 letters, digits or any of _ - . : /");
+        return Err(ApiError::invalid(param, message));
+    }
+    Ok(name)
+}
+
+/// Reads a call of the history: templates iterate over its arguments, which the API carries as a text.
+pub(super) fn read_call(mut call: Value, path: &str) -> Result<Value, ApiError> {
+    let entries = object(&call, path.to_owned())?;
+    check_type(entries.get("type"), path, "call")?;
+    let path = format!("{path}.function");
+    let function = object(entries.get("function").unwrap_or(&Value::Null), path.clone())?;
+    if !function.get("name").is_some_and(Value::is_string) {
+        let message = format!("{path}.name must be a text");
+        return Err(ApiError::invalid(format!("{path}.name"), message));
+    }
+    let arguments = match function.get("arguments") {
+        None | Some(Value::Null) => Value::Object(Map::new()),
+        Some(Value::String(text)) if text.trim().is_empty() => Value::Object(Map::new()),
+        Some(Value::String(text)) => arguments_as_object(text),
+        Some(other) => other.clone(),
+    };
+    if !arguments.is_object() {
+        let param = format!("{path}.arguments");
+        let message = format!("{param} must be a text with a JSON object in it");
+        return Err(ApiError::invalid(param, message));
+    }
+    call["function"]["arguments"] = arguments;
+    Ok(call)
+}
+
+/// Checks that a tool or a call is one of a function. Calls of the history may leave that out.
+fn check_type(kind: Option<&Value>, path: &str, what: &str) -> Result<(), ApiError> {
+    match kind.and_then(Value::as_str) {
+        Some("function") => Ok(()),
+        None if what == "call" && kind.is_none() => Ok(()),
+        Some(_) => {
+            let param = format!("{path}.type");
+            let message = format!("{param} is not supported: the only kind of {what} is function");
+            Err(ApiError::unsupported(param, message))
+        }
+        None => {
+            let param = format!("{path}.type");
+            Err(ApiError::invalid(param.clone(), format!("{param} must be function")))
+        }
+    }
+}
+
+fn object(value: &Value, path: String) -> Result<&Map<String, Value>, ApiError> {
+    value.as_object().ok_or_else(|| wrong_type(path, "an object", kind(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(request: Value) -> Result<Offer, ApiError> {
+        read_offer(&mut Fields::new(request, "").unwrap())
+    }
+
+    fn function(name: &str) -> Value {
+        json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}})
+    }
+
+    #[test]
+    fn functions_stay_as_they_are_written() {
+        let tools = json!([function("b"), {"function": {"name": "a"}, "type": "function", "x": 1}]);
+        let offer = read(json!({ "tools": tools })).unwrap();
+        assert_eq!(offer.list.as_ref().unwrap().to_string(), tools.to_string());
+        assert_eq!(offer.callable, Some(Tools::of_list(&tools)));
+        assert!(!offer.one_call_only);
+        for nothing in [json!({}), json!({"tools": []}), json!({"tools": null})] {
+            assert_eq!(read(nothing).unwrap(), Offer::default());
+        }
+    }
+
+    #[test]
+    fn ac_25_no_choice_changes_the_prompt() {
+        let tools = json!([function("f")]);
+        let offer = |choice: &str| read(json!({"tools": tools, "tool_choice": choice})).unwrap();
+        assert_eq!(offer("auto"), read(json!({ "tools": tools })).unwrap());
+        assert_eq!(offer("none").list, offer("auto").list);
+        assert_eq!(offer("none").callable, None);
+        let one = read(json!({"tools": tools, "parallel_tool_calls": false})).unwrap();
+        assert!(one.one_call_only);
+    }
+
+    #[test]
+    fn what_cannot_be_used_names_its_place() {
+        let named = json!({"type": "function", "function": {"name": "f"}});
+        for (request, param) in [
+            (json!({"tools": {}}), "tools"),
+            (json!({"tools": [3]}), "tools[0]"),
+            (json!({"tools": [function("f"), {"type": "custom"}]}), "tools[1].type"),
+            (json!({"tools": [{"function": {"name": "f"}}]}), "tools[0].type"),
+            (json!({"tools": [{"type": "function"}]}), "tools[0].function"),
+            (json!({"tools": [function("")]}), "tools[0].function.name"),
+            (json!({"tools": [function("a>b")]}), "tools[0].function.name"),
+            (json!({"tools": [function("f"), function("f")]}), "tools[1].function.name"),
+            (
+                json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]}),
+                "tools[0].function.parameters",
+            ),
+            (json!({"tools": [function("f")], "tool_choice": "required"}), "tool_choice"),
+            (json!({"tools": [function("f")], "tool_choice": named}), "tool_choice"),
+            (json!({"tools": [function("f")], "tool_choice": "always"}), "tool_choice"),
+            (json!({"tools": [function("f")], "tool_choice": 1}), "tool_choice"),
+            (json!({"parallel_tool_calls": "no"}), "parallel_tool_calls"),
+        ] {
+            let error = read(request.clone()).expect_err(&request.to_string());
+            assert_eq!((error.status, error.param.as_deref()), (400, Some(param)), "{request}");
+        }
+    }
+
+    #[test]
+    fn calls_of_the_history_have_objects_for_arguments() {
+        let call = |arguments: Value| {
+            let function = json!({"name": "f", "arguments": arguments});
+            read_call(json!({"id": "c", "type": "function", "function": function}), "calls[0]")
+        };
+        let read = call(json!("{\"b\": 1, \"a\": [2]}")).unwrap();
+        assert_eq!(read["function"]["arguments"].to_string(), r#"{"b":1,"a":[2]}"#);
+        for empty in [json!(""), json!(null), json!({})] {
+            assert_eq!(call(empty).unwrap()["function"]["arguments"], json!({}));
+        }
+        for wrong in [json!("not JSON"), json!("[1]"), json!(3)] {
+            let error = call(wrong).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some("calls[0].function.arguments"));
+        }
+        let wrong = json!({"type": "custom", "custom": {"name": "f"}});
+        assert_eq!(read_call(wrong, "c").unwrap_err().param.as_deref(), Some("c.type"));
+        let wrong = json!({"type": "function", "function": {"arguments": "{}"}});
+        assert_eq!(read_call(wrong, "c").unwrap_err().param.as_deref(), Some("c.function.name"));
+    }
+}
