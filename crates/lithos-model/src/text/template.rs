@@ -64,6 +64,7 @@ pub struct TemplateOptions {
 ///
 /// Beyond plain Jinja: `raise_exception`, `strftime_now`, `tojson` as Python's `json.dumps`, `break` and `continue`,
 /// Python's methods of text, lists and dictionaries, and the `generation` block, which only marks text for training.
+#[derive(Clone)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
     source: String,
@@ -115,6 +116,12 @@ impl ChatTemplate {
     /// The template's text.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Whether the template has a place for tools. Templates without one pass over them in silence.
+    pub fn takes_tools(&self) -> bool {
+        let template = self.environment.get_template(NAME);
+        template.is_ok_and(|template| template.undeclared_variables(false).contains("tools"))
     }
 
     /// Writes a conversation as the model's prompt. `messages` is a list of objects with `role`, `content` and what
