@@ -346,7 +346,12 @@ TASK void weigh_range(THREAD const Memory& memory, THREAD const Worker& worker, 
         uint visible = pair < pairs ? min(max(slot.position + row + 1, task.start), task.end) - task.start : 0;
         SHARED const float* scores = place.scores + query * place.score_stride;
         float weights[8], largest = -INFINITY, total = 0.0f;
-        for (uint i = 0; i < 8; ++i) weights[i] = key + i < visible ? scores[key + i] : -INFINITY;
+        for (uint i = 0; i < 8; ++i) weights[i] = -INFINITY;
+        if (key < visible) {
+            float4 first = *(SHARED const float4*)(scores + key), second = *(SHARED const float4*)(scores + key + 4);
+            float loaded[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+            for (uint i = 0; i < 8; ++i) weights[i] = key + i < visible ? loaded[i] : -INFINITY;
+        }
         for (uint i = 0; i < 8; ++i) largest = max(largest, weights[i]);
         largest = lane_max(largest);
         for (uint i = 0; i < 8; ++i) {

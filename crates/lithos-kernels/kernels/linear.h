@@ -221,6 +221,14 @@ TASK void add_slices(THREAD const Worker& worker, THREAD const Projection& proje
     }
 }
 
+// Asks for all of a matrix, with all workers.
+TASK void expect_matrix(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const LinearRecord& record) {
+    uint lines = (record.outputs + TILE_ROWS - 1) / TILE_ROWS * record.matrix.units * 4;
+    for (uint i = worker.index * threads_of(worker) + thread_of(worker); i < lines; i += worker.workers * threads_of(worker)) {
+        expect(memory.weights + (size_t)record.matrix.codes * 16 + (size_t)i * 128);
+    }
+}
+
 // output = (norm(x) W^T) * tensor scale, plus what the output already holds if it is a residual. All rows of the pass, or those
 // that want logits: their input lies where the pass put it, their output starts at row 0.
 template <uint CODES, uint SCALES, uint BIASES>

@@ -98,6 +98,11 @@ TASK void join(THREAD const Memory& memory, THREAD Worker& worker) {
     worker.staged.form = 0;
 }
 
+// Asks for the records of what comes next, which the stream of weights has pushed out of the caches.
+TASK void expect_records(THREAD const Worker& worker, DEVICE const uint* records) {
+    if (worker.index == 0 && worker.simdgroup == 0 && worker.lane < 3) expect((DEVICE const uchar*)(records + worker.lane * 32));
+}
+
 TASK float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 TASK float silu(float x) { return x * sigmoid(x); }
 

@@ -7,6 +7,9 @@ use super::records::Call;
 /// The calls of one phase.
 pub(crate) type PhaseCalls = Vec<Call>;
 
+/// What part of a phase's tiles those of a matrix are at most, if most workers have none of it.
+const FEW_TILES: usize = 64;
+
 /// Longest run of phases that a loop repeats.
 const LONGEST_PERIOD: usize = 48;
 
@@ -63,12 +66,26 @@ fn calls(
     stride: Option<usize>,
     last: bool,
 ) -> usize {
+    let place_of = |offset: usize| match stride {
+        Some(stride) => format!("repeat * {stride} + {offset}"),
+        None => offset.to_string(),
+    };
+    // What few workers read for long is on its way while all of them begin.
+    let (mut at, tiles) = (offset, phase.iter().map(|call| call.tiles).sum::<usize>());
+    for call in phase {
+        if call.tiles > 0 && call.tiles * FEW_TILES <= tiles {
+            let _ = writeln!(
+                text,
+                "{indent}expect_matrix(memory, worker, RECORD({}, {}));",
+                call.record_type,
+                place_of(at)
+            );
+        }
+        at += call.words.len();
+    }
     for equal in phase.chunk_by(|a, b| a.function == b.function && a.record_type == b.record_type) {
         let (call, words) = (&equal[0], equal[0].words.len());
-        let mut place = match stride {
-            Some(stride) => format!("repeat * {stride} + {offset}"),
-            None => offset.to_string(),
-        };
+        let mut place = place_of(offset);
         let mut inner = indent.to_owned();
         if equal.len() > 1 {
             let _ = writeln!(
@@ -89,6 +106,7 @@ fn calls(
         }
         offset += words * equal.len();
     }
+    let _ = writeln!(text, "{indent}expect_records(worker, records + {});", place_of(offset));
     if !last {
         let _ = writeln!(text, "{indent}join(memory, worker);");
     }
@@ -125,7 +143,12 @@ mod tests {
     use super::*;
 
     fn call(function: &str, word: u32) -> PhaseCalls {
-        vec![Call { function: function.into(), record_type: "R", words: vec![word, word] }]
+        vec![Call {
+            function: function.into(),
+            record_type: "R",
+            words: vec![word, word],
+            tiles: 0,
+        }]
     }
 
     #[test]
@@ -152,5 +175,17 @@ mod tests {
         assert!(text.contains("call < 2"), "{text}");
         assert!(text.contains("a(memory, worker, RECORD(R, 0 + call * 2));"), "{text}");
         assert!(text.contains("b(memory, worker, RECORD(R, 4));"), "{text}");
+        assert!(!text.contains("expect_matrix"), "{text}");
+    }
+
+    #[test]
+    fn matrices_of_few_tiles_are_expected_beside_others() {
+        let (mut large, mut small) = (call("a", 1), call("b", 2));
+        large[0].tiles = 300;
+        small[0].tiles = 3;
+        let (text, _) = body(&[[large, small.clone()].concat()], &["part".into()]);
+        assert!(text.contains("expect_matrix(memory, worker, RECORD(R, 2));"), "{text}");
+        let (text, _) = body(&[small], &["part".into()]);
+        assert!(!text.contains("expect_matrix"), "it is alone: {text}");
     }
 }

@@ -36,6 +36,9 @@ pub struct DeviceOptions {
 /// Fine ranges of attention before the first of `range_keys`: a short context has enough of them for all workers.
 pub(crate) const FINE_RANGES: usize = 32;
 
+/// Words behind its own records that a phase asks for: `expect_records` of `worker.h`.
+const EXPECTED_WORDS: usize = 96;
+
 impl DeviceOptions {
     /// Ranges that attention to `keys` keys is cut into.
     fn ranges(&self, keys: usize) -> usize {
@@ -159,7 +162,9 @@ impl Program {
             .map(|region| builder.launch(region, schedule.regions[region].phases.clone()))
             .collect();
         let head = builder.launch(schedule.regions.len() - 1, schedule.head..schedule.phases.len());
-        let Builder { kernels, records, tensor_scales, .. } = builder;
+        let Builder { kernels, mut records, tensor_scales, .. } = builder;
+        // The last launch, too, asks for the records behind its own.
+        records.extend([0; EXPECTED_WORDS]);
         Ok(Program {
             launches,
             head: vec![head],

@@ -24,6 +24,8 @@ pub(crate) struct Call {
     pub(crate) function: String,
     pub(crate) record_type: &'static str,
     pub(crate) words: Vec<u32>,
+    /// Tiles of the matrix that it multiplies; 0 for another body.
+    pub(crate) tiles: usize,
 }
 
 impl Call {
@@ -33,6 +35,7 @@ impl Call {
             function: function.into(),
             record_type: name.rsplit("::").next().unwrap_or(name),
             words: bytemuck::cast_slice(std::slice::from_ref(&record)).to_vec(),
+            tiles: 0,
         }
     }
 }
@@ -117,7 +120,10 @@ impl Recorder<'_> {
                     partials,
                     arrivals: grains(self.places.states.arrivals.start) + arrivals,
                 };
-                Call::new(format!("linear<{}>", self.format(*weight)), record)
+                Call {
+                    tiles: self.places.weights.matrices[weight].1.tiles(),
+                    ..Call::new(format!("linear<{}>", self.format(*weight)), record)
+                }
             }
             TaskKind::GateUp { input, gate, up, output } => {
                 let record = GateUpRecord {

@@ -12,6 +12,7 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
+    expect_records(worker, records + 10);
 }
 
 kernel void region_1(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -29,6 +30,7 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     for (uint call = 0; call < 3; ++call) {
         linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
     }
+    expect_records(worker, records + 60);
 }
 
 kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -43,6 +45,7 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // mixer
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 0));
+    expect_records(worker, records + 24);
 }
 
 kernel void region_3(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -57,6 +60,7 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // mixer
     merge_ranges(memory, worker, RECORD(MergeRecord, 0));
+    expect_records(worker, records + 9);
 }
 
 kernel void region_4(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -71,6 +75,7 @@ kernel void region_4(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // mixer
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+    expect_records(worker, records + 20);
 }
 
 kernel void region_5(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -85,6 +90,7 @@ kernel void region_5(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
+    expect_records(worker, records + 23);
 }
 
 kernel void region_6(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -99,6 +105,7 @@ kernel void region_6(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // feedforward
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+    expect_records(worker, records + 20);
 }
 
 kernel void region_7(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -113,4 +120,5 @@ kernel void region_7(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // head
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+    expect_records(worker, records + 20);
 }

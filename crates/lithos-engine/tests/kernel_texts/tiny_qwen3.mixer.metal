@@ -12,6 +12,7 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
+    expect_records(worker, records + 10);
 }
 
 kernel void region_1(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -29,12 +30,16 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     for (uint call = 0; call < 3; ++call) {
         linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
     }
+    expect_records(worker, records + 60);
     join(memory, worker);
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 60));
+    expect_records(worker, records + 84);
     join(memory, worker);
     merge_ranges(memory, worker, RECORD(MergeRecord, 84));
+    expect_records(worker, records + 93);
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 93));
+    expect_records(worker, records + 113);
 }
 
 kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -49,6 +54,7 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
+    expect_records(worker, records + 23);
 }
 
 kernel void region_3(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -63,6 +69,7 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // feedforward
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+    expect_records(worker, records + 20);
 }
 
 kernel void region_4(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -77,4 +84,5 @@ kernel void region_4(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // head
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+    expect_records(worker, records + 20);
 }

@@ -12,6 +12,7 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
+    expect_records(worker, records + 10);
 }
 
 kernel void region_1(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -29,19 +30,26 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     for (uint call = 0; call < 4; ++call) {
         linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
     }
+    expect_records(worker, records + 80);
     join(memory, worker);
     convolve(memory, worker, RECORD(ConvolveRecord, 80));
+    expect_records(worker, records + 86);
     join(memory, worker);
     gated_delta(memory, worker, RECORD(DeltaRecord, 86));
+    expect_records(worker, records + 98);
     join(memory, worker);
     head_norm(memory, worker, RECORD(HeadNormRecord, 98));
+    expect_records(worker, records + 106);
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 106));
+    expect_records(worker, records + 126);
     join(memory, worker);
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 126));
+    expect_records(worker, records + 149);
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 149));
+    expect_records(worker, records + 169);
 }
 
 kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -59,17 +67,23 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     for (uint call = 0; call < 4; ++call) {
         linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
     }
+    expect_records(worker, records + 80);
     join(memory, worker);
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 80));
+    expect_records(worker, records + 104);
     join(memory, worker);
     merge_ranges(memory, worker, RECORD(MergeRecord, 104));
+    expect_records(worker, records + 113);
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 113));
+    expect_records(worker, records + 133);
     join(memory, worker);
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 133));
+    expect_records(worker, records + 156);
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 156));
+    expect_records(worker, records + 176);
 }
 
 kernel void region_3(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
@@ -84,4 +98,5 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     Worker worker = THIS_WORKER;
     // head
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
+    expect_records(worker, records + 20);
 }
