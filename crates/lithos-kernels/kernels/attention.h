@@ -463,7 +463,7 @@ TASK void add_values(THREAD const Memory& memory, THREAD const Worker& worker, D
 // A task is (slot, key/value head, range of keys): keeps those of the pass's keys that fall in the range, then attends to the range with
 // every row and query head of the group. A partial result is the weighted values, the largest score and the sum of weights.
 template <uint KEYS>
-TASK void attend_range(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const AttendRecord& record) {
+BODY void attend_range(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const AttendRecord& record) {
     worker.staged.form = 0;
     uint count = 0;
     for (uint entry = 0; entry < memory.step->slots_used; ++entry) count += range_tasks(memory, record, entry);
@@ -493,7 +493,7 @@ TASK void attend_range(THREAD const Memory& memory, THREAD Worker& worker, DEVIC
 #define MERGE_SHARES 8u
 
 // A task is a query head of a row: merges its ranges, each share in ascending order, then the shares; then multiplies by sigmoid(gate).
-TASK void merge_ranges(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const MergeRecord& record) {
+BODY void merge_ranges(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const MergeRecord& record) {
     worker.staged.form = 0;
     uint width = record.width, heads = record.kept_heads * record.group, count = memory.step->rows * heads;
     uint blocks = (width + 127) / 128, stride = MOST_ROWS * record.group * (width + PARTIAL_HEADER);

@@ -13,7 +13,7 @@ TASK float4 four_floats(DEVICE const float* at, bool present) {
 // out = silu(sum over taps of weight[tap] * u[t - taps + 1 + tap]), channel by channel; the inputs go into the history.
 // A task is (row, 128 channels), four of them a lane's, for a simdgroup. It reads what other tasks read, too, and writes its own row only:
 // the ring of the history is longer than a pass and the taps together.
-TASK void convolve(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ConvolveRecord& record) {
+BODY void convolve(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ConvolveRecord& record) {
     uint channels = record.channels, taps = record.taps, blocks = (channels + 127) / 128, count = memory.step->rows * blocks;
     for (uint task = first_simdgroup_task(worker, count); task < count; task += simdgroup_stride(worker)) {
         uint row = task / blocks, channel = task % blocks * 128 + worker.lane * 4;
@@ -266,7 +266,7 @@ TASK void apply_rows(THREAD const Memory& memory, THREAD const Worker& worker, T
 // log. Rows of the last pass that were accepted are folded in first, by the same operations, and that S is stored.
 //
 // A task is (slot, key head, some of the columns of its value heads), DELTA_COLUMNS of them for each simdgroup.
-TASK void gated_delta(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const DeltaRecord& given) {
+BODY void gated_delta(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const DeltaRecord& given) {
     worker.staged.form = 0;
     // A copy, that writes cannot change.
     DeltaRecord record = given;

@@ -1,7 +1,7 @@
 // Rows of the embedding table. A task is a row of the pass.
 
 template <uint CODES, uint SCALES, uint BIASES>
-TASK void gather(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const GatherRecord& record) {
+BODY void gather(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const GatherRecord& record) {
     const uint columns = LANE_COLUMNS(CODES);
     uint rows = memory.step->rows;
     float low[LANE_COLUMNS(CODES)], high[LANE_COLUMNS(CODES)];

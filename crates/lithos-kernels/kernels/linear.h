@@ -232,7 +232,7 @@ TASK void expect_matrix(THREAD const Memory& memory, THREAD const Worker& worker
 // output = (norm(x) W^T) * tensor scale, plus what the output already holds if it is a residual. All rows of the pass, or those
 // that want logits: their input lies where the pass put it, their output starts at row 0.
 template <uint CODES, uint SCALES, uint BIASES>
-TASK void linear(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const LinearRecord& record) {
+BODY void linear(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const LinearRecord& record) {
     uint first_row = record.row_set == 0 ? 0 : memory.step->logit_first_row;
     uint rows = record.row_set == 0 ? memory.step->rows : memory.step->logit_rows;
     uint slices = record.slices, tiles = (record.outputs + TILE_ROWS - 1) / TILE_ROWS;
@@ -257,7 +257,7 @@ TASK void linear(THREAD const Memory& memory, THREAD Worker& worker, DEVICE cons
 
 // output = silu(norm(x) G^T) * (norm(x) U^T)
 template <uint CODES, uint SCALES, uint BIASES>
-TASK void gate_up(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const GateUpRecord& record) {
+BODY void gate_up(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const GateUpRecord& record) {
     uint rows = memory.step->rows;
     Projection projection = projection_of(worker, record.gate, record.up, record.outputs, worker.workers, 0, 1);
     uint task = first_task(worker, projection.tiles);

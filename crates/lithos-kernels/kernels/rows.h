@@ -2,7 +2,7 @@
 
 // Each head (or the whole row, as one head): x / rms(x) * (w + offset), times silu(gate) if there is one.
 // A task is a head of a row, for a simdgroup; a lane has four columns of every 128.
-TASK void head_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const HeadNormRecord& record) {
+BODY void head_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const HeadNormRecord& record) {
     uint width = record.head_width, count = memory.step->rows * record.heads, lane_column = worker.lane * 4;
     bool full = width % 4 == 0;
     DEVICE const float* weight = small_array(memory, record.norm);
@@ -42,7 +42,7 @@ TASK void head_norm(THREAD const Memory& memory, THREAD Worker& worker, DEVICE c
 
 // A task is 128 columns of a row, for a simdgroup.
 template <uint OPERATION>
-TASK void elementwise(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ElementwiseRecord& record) {
+BODY void elementwise(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ElementwiseRecord& record) {
     uint width = record.width, blocks = (width + 127) / 128, count = memory.step->rows * blocks;
     bool full = width % 4 == 0;
     for (uint task = first_simdgroup_task(worker, count); task < count; task += simdgroup_stride(worker)) {

@@ -7,6 +7,12 @@ typedef unsigned char uchar;
 #define SHARED
 #define THREAD
 #define TASK static __device__ __forceinline__
+// What kernels call. Where a kernel has many calls it is not copied into each of them, because that takes minutes to compile.
+#ifdef MANY_CALLS
+#define BODY static __device__ __noinline__
+#else
+#define BODY TASK
+#endif
 // About a microsecond each: a join gives up after some seconds.
 #define MOST_TURNS 2000000u
 #define INFINITY __int_as_float(0x7f800000)

@@ -6,6 +6,8 @@ using namespace metal;
 #define SHARED threadgroup
 #define THREAD thread
 #define TASK static inline
+// What kernels call.
+#define BODY static inline
 
 TASK float lane_sum(float x) { return simd_sum(x); }
 TASK float lane_max(float x) { return simd_max(x); }

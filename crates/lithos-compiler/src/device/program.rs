@@ -185,7 +185,12 @@ impl Program {
 
     /// The program's text.
     pub fn text(&self, language: Language) -> String {
-        let mut text = library(language, &StepState::c_text());
+        // Tasks that are called from many places are compiled once.
+        let mut text = String::new();
+        if self.launches.iter().any(|launch| launch.joins) {
+            text += "#define MANY_CALLS\n";
+        }
+        text += &library(language, &StepState::c_text());
         text += "#define RECORD(Type, at) *(DEVICE const Type*)(records + (at))\n";
         for (kernel, body) in self.kernels.iter().enumerate() {
             let _ = write!(
