@@ -5,6 +5,20 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 
+/// Of the fields that nobody took so many are named, by so many characters.
+const MOST_NAMES: usize = 16;
+const LONGEST_NAME: usize = 48;
+
+/// The body of a request as an object.
+pub(crate) fn parse_body(body: &[u8]) -> Result<Fields, ApiError> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let message = format!("the body is not valid JSON: line {line}, column {column}");
+        ApiError::bad_request(message).with_code("invalid_json")
+    })?;
+    Fields::new(value, "")
+}
+
 /// The fields of one object, taken out one by one.
 pub(crate) struct Fields {
     map: Map<String, Value>,
@@ -33,7 +47,7 @@ impl Fields {
 
     /// Takes a field as JSON. `null` counts as absent.
     pub(crate) fn value(&mut self, name: &str) -> Option<Value> {
-        self.map.remove(name).filter(|value| !value.is_null())
+        self.map.shift_remove(name).filter(|value| !value.is_null())
     }
 
     /// Takes a field as a type that `expected` describes.
@@ -47,6 +61,19 @@ impl Fields {
         serde_json::from_value(value)
             .map(Some)
             .map_err(|_| wrong_type(self.path(name), expected, found))
+    }
+
+    /// The error for a field that is not there; `wanted` says what it must be.
+    pub(crate) fn missing(&self, name: &str, wanted: &str) -> ApiError {
+        let param = self.path(name);
+        let message = format!("{param} is missing: {wanted}");
+        ApiError::bad_request(message).with_param(param).with_code("missing_required_parameter")
+    }
+
+    /// The names of the fields that nobody took, within bounds: they are the client's.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let names = self.map.keys().take(MOST_NAMES);
+        names.map(|name| name.chars().take(LONGEST_NAME).collect()).collect()
     }
 
     /// Takes a number within `low..=high`.

@@ -1,13 +1,22 @@
-//! OpenAI Chat Completions as pure state machines, without input or output.
+//! The dialects that clients of language models speak, as pure state machines, without input or output.
 //!
-//! Bytes of a request go in ([`chat_completions::ChatRequest::parse`]), events of a response come out
-//! ([`chat_completions::ChatStream`]). Nothing here reads a clock, draws a random number or knows a socket: ids and times are
-//! arguments, so that every exchange can be tested as data.
+//! [`chat_completions`] and [`responses`] are OpenAI's, [`messages`] is Anthropic's. Bytes of a request go in
+//! ([`DialectRequest::parse`]), events of a response come out ([`DialectAnswer`]). Nothing here reads a clock, draws a random
+//! number or knows a socket: ids and times are arguments, so that every exchange can be tested as data.
 
 pub mod chat_completions;
+mod conversation;
+mod dialect;
 mod error;
 mod fields;
+mod generation;
+pub mod messages;
 pub mod models;
+mod refusal;
+pub mod responses;
 pub mod sse;
 
+pub use conversation::Conversation;
+pub use dialect::{DialectAnswer, DialectRequest, Ending, Heading, TokenCounts};
 pub use error::ApiError;
+pub use generation::{Generation, LogitBias};

@@ -86,16 +86,17 @@ impl Guards {
 
     fn check_key(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         let Some(key) = &self.api_key else { return Ok(()) };
-        let bearer = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
-        let bearer = bearer.and_then(|value| match value.split_at_checked(7) {
-            Some((scheme, key)) if scheme.eq_ignore_ascii_case(b"bearer ") => Some(key),
-            _ => None,
+        let bearer = headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| {
+            let (scheme, key) = value.as_bytes().split_at_checked(7)?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then_some(key)
         });
-        let given = bearer.or_else(|| headers.get("x-api-key").map(|value| value.as_bytes()));
-        if given.is_some_and(|given| equal_in_constant_time(given.trim_ascii(), key.as_bytes())) {
+        // Clients of the Messages API send either or both, and some a placeholder in one of them.
+        let plain = headers.get_all("x-api-key").iter().map(|value| value.as_bytes());
+        let right = |given: &[u8]| equal_in_constant_time(given.trim_ascii(), key.as_bytes());
+        if bearer.chain(plain).any(right) {
             return Ok(());
         }
-        let message = "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'";
+        let message = "the API key is missing or wrong: send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'";
         Err(ApiError::new(401, "invalid_request_error", message).with_code("invalid_api_key"))
     }
 }

@@ -1,8 +1,7 @@
 //! What the server needs of a model.
 
 use lithos_engine::{Completion, EngineError, Event, Request, Sampling, TokenId};
-use lithos_protocol::ApiError;
-use serde_json::{Map, Value};
+use lithos_protocol::{ApiError, Conversation};
 
 /// What clients are told about a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,20 +14,16 @@ pub struct ModelInfo {
     pub created: Option<u64>,
 }
 
-/// A model that answers conversations. It lives on one thread.
+/// A model that answers prompts. It lives on one thread.
 pub trait TextModel: Send + 'static {
     /// What clients are told about it.
     fn info(&self) -> ModelInfo;
 
-    /// The prompt for a conversation: a list of objects with `role` and `content`, and the variables of the chat template.
+    /// What makes its prompts, also while the model is busy.
     ///
     /// # Errors
-    /// [`ModelError::Refused`] if there is no prompt for this conversation.
-    fn encode_chat(
-        &self,
-        messages: &Value,
-        template_variables: &Map<String, Value>,
-    ) -> Result<Vec<TokenId>, ModelError>;
+    /// If the model has no text side.
+    fn prompts(&self) -> Result<Box<dyn Prompts>, ModelError>;
 
     /// Answers a prompt. Text is handed out as it becomes certain.
     ///
@@ -42,6 +37,18 @@ pub trait TextModel: Send + 'static {
 
     /// How tokens are chosen where a request does not say.
     fn default_sampling(&self) -> Sampling;
+}
+
+/// The text side of a model.
+pub trait Prompts: Send + Sync + 'static {
+    /// The prompt for a conversation.
+    ///
+    /// # Errors
+    /// [`ModelError::Refused`] if there is no prompt for this conversation.
+    fn encode_chat(&self, conversation: &Conversation) -> Result<Vec<TokenId>, ModelError>;
+
+    /// The text of generated tokens, without special ones.
+    fn text(&self, tokens: &[TokenId]) -> String;
 }
 
 /// Why a model gives no answer.

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::model::ModelError;
+
 /// Where a server listens unless told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
@@ -14,7 +16,7 @@ pub struct ServerOptions {
     pub api_key: Option<String>,
     /// Requests that may wait while one runs. Those past it are answered with 429.
     pub queue_capacity: usize,
-    /// The longest silence of a stream: after it an empty delta tells the client to wait on.
+    /// The longest silence of a stream: after it an event of the dialect tells the client to wait on.
     pub heartbeat: Duration,
     /// Bytes of a request's body at most.
     pub body_limit: usize,
@@ -64,6 +66,9 @@ pub enum ServeError {
     /// The key is empty.
     #[error("the API key is empty: set a key, or none")]
     EmptyKey,
+    /// The model has no text side.
+    #[error("the model cannot answer conversations: {0}")]
+    NoPrompts(ModelError),
     /// The thread of the model could not be started.
     #[error("the thread of the model could not be started: {0}")]
     Thread(std::io::Error),

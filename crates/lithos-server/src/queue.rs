@@ -3,18 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use lithos_engine::{Cancel, Sampling};
-use lithos_protocol::ApiError;
-use lithos_protocol::chat_completions::{FinishReason, Usage};
-use serde_json::{Map, Value};
+use lithos_engine::{Cancel, Sampling, TokenId};
+use lithos_protocol::{ApiError, Ending, TokenCounts};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// One request for the model.
 pub(crate) struct Job {
-    /// The conversation.
-    pub(crate) messages: Value,
-    /// Variables of the chat template.
-    pub(crate) template_variables: Map<String, Value>,
+    pub(crate) prompt: Vec<TokenId>,
     pub(crate) sampling: Sampling,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) stop: Vec<String>,
@@ -29,12 +24,12 @@ pub(crate) struct Job {
 /// What a client learns of its request.
 #[derive(Debug)]
 pub(crate) enum JobEvent {
-    /// The model has accepted the prompt.
+    /// The model has begun with the prompt.
     Started,
     /// More of the answer.
     Text(String),
     /// The answer is complete.
-    Finished(FinishReason, Usage),
+    Finished(Ending, TokenCounts),
     /// There is no answer, or no more of it.
     Failed(ApiError),
 }
@@ -137,12 +132,15 @@ mod tests {
 
     use super::*;
 
+    fn prompt(name: &str) -> Vec<TokenId> {
+        name.bytes().map(|byte| TokenId(byte.into())).collect()
+    }
+
     fn job(name: &str) -> (Job, Cancel, UnboundedReceiver<JobEvent>) {
         let (events, receiver) = unbounded_channel();
         let cancel = Cancel::default();
         let job = Job {
-            messages: name.into(),
-            template_variables: Map::new(),
+            prompt: prompt(name),
             sampling: Sampling::greedy(),
             max_tokens: None,
             stop: Vec::new(),
@@ -165,13 +163,13 @@ mod tests {
             push(&queue, name).unwrap();
         }
         assert_eq!(push(&queue, "d").unwrap_err().status, 429);
-        assert_eq!(queue.next().unwrap().messages, "a");
+        assert_eq!(queue.next().unwrap().prompt, prompt("a"));
         // One runs and two wait.
         assert_eq!(push(&queue, "d").unwrap_err().status, 429);
-        assert_eq!(queue.next().unwrap().messages, "b");
+        assert_eq!(queue.next().unwrap().prompt, prompt("b"));
         push(&queue, "d").unwrap();
-        assert_eq!(queue.next().unwrap().messages, "c");
-        assert_eq!(queue.next().unwrap().messages, "d");
+        assert_eq!(queue.next().unwrap().prompt, prompt("c"));
+        assert_eq!(queue.next().unwrap().prompt, prompt("d"));
     }
 
     #[test]
@@ -181,7 +179,7 @@ mod tests {
         assert!(push(&queue, "b").is_err());
         first.cancel();
         push(&queue, "b").unwrap();
-        assert_eq!(queue.next().unwrap().messages, "b");
+        assert_eq!(queue.next().unwrap().prompt, prompt("b"));
     }
 
     #[test]

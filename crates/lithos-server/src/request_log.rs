@@ -1,14 +1,14 @@
 //! One line in the log for each request, at its very end. Never what was said.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
-use lithos_protocol::chat_completions::Usage;
+use lithos_protocol::TokenCounts;
 
 /// As servers commonly log a client that went away before the answer.
 const CLIENT_GONE: u16 = 499;
@@ -21,14 +21,25 @@ pub(crate) struct RequestLog {
     started: Instant,
     status: AtomicU16,
     prompt_tokens: AtomicUsize,
+    cached_tokens: AtomicUsize,
     completion_tokens: AtomicUsize,
+    ignored: OnceLock<String>,
 }
 
 impl RequestLog {
     /// Notes the counts of tokens.
-    pub(crate) fn usage(&self, usage: &Usage) {
-        self.prompt_tokens.store(usage.prompt_tokens(), Ordering::Relaxed);
-        self.completion_tokens.store(usage.completion_tokens(), Ordering::Relaxed);
+    pub(crate) fn counts(&self, counts: TokenCounts) {
+        self.prompt_tokens.store(counts.prompt, Ordering::Relaxed);
+        self.cached_tokens.store(counts.cached, Ordering::Relaxed);
+        self.completion_tokens.store(counts.completion, Ordering::Relaxed);
+    }
+
+    /// Notes the fields of the request that were not looked at.
+    pub(crate) fn ignored(&self, names: &[String]) {
+        if !names.is_empty() {
+            // It is noted once for each request.
+            let _ = self.ignored.set(names.join(", "));
+        }
     }
 
     /// Notes a status that differs from that of the headers, since a stream failed later.
@@ -45,7 +56,10 @@ impl Drop for RequestLog {
             status = self.status.load(Ordering::Relaxed),
             duration_ms = self.started.elapsed().as_millis() as u64,
             prompt_tokens = self.prompt_tokens.load(Ordering::Relaxed),
+            cached_tokens = self.cached_tokens.load(Ordering::Relaxed),
             completion_tokens = self.completion_tokens.load(Ordering::Relaxed),
+            // Debug: names are the client's, and a line of the log stays one line.
+            ignored = self.ignored.get().map(tracing::field::debug),
             "request"
         );
     }
@@ -60,7 +74,9 @@ pub(crate) async fn log_request(mut request: Request, next: Next) -> Response {
         started: Instant::now(),
         status: AtomicU16::new(CLIENT_GONE),
         prompt_tokens: AtomicUsize::new(0),
+        cached_tokens: AtomicUsize::new(0),
         completion_tokens: AtomicUsize::new(0),
+        ignored: OnceLock::new(),
     });
     request.extensions_mut().insert(log.clone());
     let response = next.run(request).await;

@@ -13,22 +13,28 @@ use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use lithos_engine::Sampling;
 use lithos_protocol::ApiError;
+use lithos_protocol::chat_completions::ChatRequest;
+use lithos_protocol::messages::MessagesRequest;
 use lithos_protocol::models::{Model, ModelList};
+use lithos_protocol::responses::ResponsesRequest;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
-use crate::chat::chat_completions;
+use crate::answer::{answer, count_tokens};
 use crate::guards::{Guards, HEALTH, guard};
-use crate::model::{ModelInfo, TextModel};
+use crate::model::{ModelInfo, Prompts, TextModel};
 use crate::options::{ServeError, ServerOptions};
 use crate::queue::JobQueue;
 use crate::request_log::log_request;
-use crate::response::HttpError;
+use crate::response::{HttpError, speak};
 use crate::worker;
 
 /// Names the served model, whatever it is called.
 const ANY_MODEL: &str = "default";
+
+/// Prompts that are made at once: each takes a processor from the model.
+const ENCODERS: usize = 2;
 
 /// How long open connections, and then the model, may take to end once the server is told to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -37,6 +43,9 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct App {
     pub(crate) info: ModelInfo,
     pub(crate) default_sampling: Sampling,
+    pub(crate) prompts: Arc<dyn Prompts>,
+    /// Bounds how many prompts are made at once.
+    pub(crate) encoders: Semaphore,
     pub(crate) queue: Arc<JobQueue>,
     pub(crate) ids: Ids,
     pub(crate) heartbeat: Duration,
@@ -96,7 +105,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError::KeyNeeded`] if other machines reach the address and there is no key; [`ServeError::EmptyKey`];
-    /// [`ServeError::Thread`].
+    /// [`ServeError::NoPrompts`]; [`ServeError::Thread`].
     pub fn start(
         model: impl TextModel,
         options: &ServerOptions,
@@ -108,10 +117,13 @@ impl Server {
             Some(key) if key.is_empty() => return Err(ServeError::EmptyKey),
             _ => {}
         }
+        let prompts: Arc<dyn Prompts> = model.prompts().map_err(ServeError::NoPrompts)?.into();
         let queue = Arc::new(JobQueue::new(options.queue_capacity));
         let mut app = App {
             info: model.info(),
             default_sampling: model.default_sampling(),
+            prompts: prompts.clone(),
+            encoders: Semaphore::new(ENCODERS),
             queue: queue.clone(),
             ids: Ids::default(),
             heartbeat: options.heartbeat,
@@ -119,7 +131,7 @@ impl Server {
             started: 0,
         };
         app.started = app.now();
-        let model_ended = Some(worker::start(model, queue).map_err(ServeError::Thread)?);
+        let model_ended = Some(worker::start(model, prompts, queue).map_err(ServeError::Thread)?);
         let guards = Arc::new(Guards::new(options, public));
         Ok(Server { app: Arc::new(app), guards, model_ended })
     }
@@ -127,7 +139,10 @@ impl Server {
     /// The routes, with all their guards.
     pub fn router(&self) -> Router {
         Router::new()
-            .route("/v1/chat/completions", post(chat_completions))
+            .route("/v1/chat/completions", post(answer::<ChatRequest>))
+            .route("/v1/responses", post(answer::<ResponsesRequest>))
+            .route("/v1/messages", post(answer::<MessagesRequest>))
+            .route("/v1/messages/count_tokens", post(count_tokens))
             .route("/v1/models", get(models))
             // Ids may hold slashes.
             .route("/v1/models/{*id}", get(model))
@@ -135,6 +150,7 @@ impl Server {
             .fallback(no_such_path)
             .method_not_allowed_fallback(no_such_method)
             .layer(from_fn_with_state(self.guards.clone(), guard))
+            .layer(from_fn_with_state(self.app.clone(), speak))
             .layer(from_fn(log_request))
             .with_state(self.app.clone())
     }
@@ -211,7 +227,7 @@ async fn model(
 }
 
 async fn no_such_path() -> HttpError {
-    let message = "there is nothing at this path: see /v1/chat/completions and /v1/models";
+    let message = "there is nothing at this path: see /v1/chat/completions, /v1/responses, /v1/messages and /v1/models";
     HttpError(ApiError::new(404, "invalid_request_error", message).with_code("unknown_url"))
 }
 

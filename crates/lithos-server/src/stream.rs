@@ -10,23 +10,21 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_core::Stream;
-use lithos_protocol::ApiError;
-use lithos_protocol::chat_completions::ChatStream;
-use lithos_protocol::sse;
+use lithos_protocol::{ApiError, DialectAnswer, sse};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::chat::CancelOnDrop;
+use crate::answer::CancelOnDrop;
 use crate::queue::JobEvent;
 use crate::request_log::RequestLog;
 
-/// How long the headers wait for the model to accept the prompt. Within it a refusal still has its own status; past it the
+/// How long the headers wait for the model to begin with the prompt. Within it a refusal still has its own status; past it the
 /// client learns that the server is there, and a refusal comes as an event.
 const HEADERS_WAIT: Duration = Duration::from_secs(1);
 
 /// An answer on its way.
 pub(crate) struct Answer {
-    pub(crate) chat: ChatStream,
+    pub(crate) answer: Box<dyn DialectAnswer>,
     pub(crate) events: UnboundedReceiver<JobEvent>,
     /// Lives as long as the response, so that a client that leaves ends the generation.
     pub(crate) _cancel: CancelOnDrop,
@@ -47,7 +45,7 @@ pub(crate) async fn respond(mut answer: Answer) -> Result<Response, ApiError> {
         Err(_) => None,
     };
     let mut body = EventBody {
-        begin: Bytes::from(sse::encode(&answer.chat.start())),
+        begin: Bytes::from(sse::encode(&answer.answer.start())),
         ended: false,
         silence: Box::pin(sleep(answer.heartbeat)),
         answer,
@@ -83,19 +81,19 @@ struct EventBody {
 impl EventBody {
     /// What goes over the wire for an event; empty for nothing.
     fn take_in(&mut self, event: JobEvent) -> Bytes {
-        let Answer { chat, log, .. } = &mut self.answer;
+        let Answer { answer, log, .. } = &mut self.answer;
         let events = match event {
             JobEvent::Started => Vec::new(),
-            JobEvent::Text(text) => chat.text(&text),
-            JobEvent::Finished(reason, usage) => {
+            JobEvent::Text(text) => answer.text(&text),
+            JobEvent::Finished(ending, counts) => {
                 self.ended = true;
-                log.usage(&usage);
-                chat.finish(reason, usage)
+                log.counts(counts);
+                answer.finish(&ending, counts)
             }
             JobEvent::Failed(error) => {
                 self.ended = true;
                 log.status(error.status);
-                chat.fail(&error)
+                answer.fail(&error)
             }
         };
         sse::encode(&events).into()
@@ -111,7 +109,7 @@ impl EventBody {
                 Poll::Ready(None) => self.take_in(JobEvent::Failed(lost())),
                 Poll::Pending => {
                     ready!(self.silence.as_mut().poll(context));
-                    sse::encode(&self.answer.chat.heartbeat()).into()
+                    sse::encode(&self.answer.answer.heartbeat()).into()
                 }
             };
             if !wire.is_empty() {

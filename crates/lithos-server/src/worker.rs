@@ -4,22 +4,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use lithos_engine::{Event, FinishReason as EngineFinish, Request};
-use lithos_protocol::ApiError;
-use lithos_protocol::chat_completions::{FinishReason, Usage};
+use lithos_engine::{Completion, Event, FinishReason, Request};
+use lithos_protocol::{ApiError, Ending, TokenCounts};
 use tokio::sync::oneshot;
 
-use crate::model::TextModel;
+use crate::model::{Prompts, TextModel};
 use crate::queue::{Job, JobEvent, JobQueue, shutting_down};
 
 /// Starts the thread. The receiver gets word (or closes) when it has ended, after the queue was closed.
 pub(crate) fn start(
     mut model: impl TextModel,
+    prompts: Arc<dyn Prompts>,
     queue: Arc<JobQueue>,
 ) -> std::io::Result<oneshot::Receiver<()>> {
     let (ended, on_end) = oneshot::channel();
     thread::Builder::new().name("model".into()).spawn(move || {
-        work(&mut model, &queue);
+        work(&mut model, prompts.as_ref(), &queue);
         drop(model);
         // Nobody may be waiting.
         let _ = ended.send(());
@@ -27,11 +27,11 @@ pub(crate) fn start(
     Ok(on_end)
 }
 
-fn work(model: &mut impl TextModel, queue: &JobQueue) {
+fn work(model: &mut impl TextModel, prompts: &dyn Prompts, queue: &JobQueue) {
     // What a slot holds after a panic is unknown, so the next request starts from nothing.
     let mut reuse = true;
     while let Some(job) = queue.next() {
-        let answered = catch_unwind(AssertUnwindSafe(|| answer(model, &job, reuse)));
+        let answered = catch_unwind(AssertUnwindSafe(|| answer(model, prompts, &job, reuse)));
         reuse = answered.is_ok();
         let last = match answered {
             Ok(Ok(last)) => last,
@@ -52,10 +52,14 @@ fn work(model: &mut impl TextModel, queue: &JobQueue) {
 }
 
 /// Answers one job; returns its last event.
-fn answer(model: &mut impl TextModel, job: &Job, reuse: bool) -> Result<JobEvent, ApiError> {
-    let prompt = model.encode_chat(&job.messages, &job.template_variables)?;
+fn answer(
+    model: &mut impl TextModel,
+    prompts: &dyn Prompts,
+    job: &Job,
+    reuse: bool,
+) -> Result<JobEvent, ApiError> {
     let request = Request {
-        prompt,
+        prompt: job.prompt.clone(),
         sampling: job.sampling.clone(),
         max_tokens: job.max_tokens,
         stop: job.stop.clone(),
@@ -75,14 +79,35 @@ fn answer(model: &mut impl TextModel, job: &Job, reuse: bool) -> Result<JobEvent
             send(job, JobEvent::Text(text.to_owned()));
         }
     })?;
-    let usage =
-        Usage::new(completion.prompt_tokens, completion.reused_tokens, completion.tokens.len());
-    match completion.finish {
-        EngineFinish::Stop => Ok(JobEvent::Finished(FinishReason::Stop, usage)),
-        EngineFinish::Length => Ok(JobEvent::Finished(FinishReason::Length, usage)),
+    let ending = match completion.finish {
+        FinishReason::Stop => stop_text(prompts, &job.stop, &completion)
+            .map_or(Ending::Model, |stop| Ending::StopText(stop.to_owned())),
+        FinishReason::Length => Ending::Limit,
         // Either the client has gone, and does not see this, or the server is going.
-        EngineFinish::Cancelled => Err(shutting_down()),
+        FinishReason::Cancelled => return Err(shutting_down()),
+    };
+    let counts = TokenCounts {
+        prompt: completion.prompt_tokens,
+        cached: completion.reused_tokens,
+        completion: completion.tokens.len(),
+    };
+    Ok(JobEvent::Finished(ending, counts))
+}
+
+/// The stop text that ended an answer: the tokens have it, the text ends before it. `None` if the model ended it.
+fn stop_text<'s>(
+    prompts: &dyn Prompts,
+    stops: &'s [String],
+    completion: &Completion,
+) -> Option<&'s str> {
+    if stops.is_empty() {
+        return None;
     }
+    let text = prompts.text(&completion.tokens);
+    let rest = text.strip_prefix(&completion.text)?;
+    let found = stops.iter().map(String::as_str).filter(|stop| rest.starts_with(stop));
+    // Of two that begin at one place the shorter is complete first.
+    found.min_by_key(|stop| stop.len())
 }
 
 /// Sends an event, and ends the generation if nobody is there to read it.

@@ -1,48 +1,24 @@
 //! Every answer of the server that needs no socket, against a fake model.
 
 mod fake;
+mod fixture;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
-use fake::{CONTEXT, Control, FakeModel};
+use fake::{CONTEXT, FakeModel};
+use fixture::{Fixture, LOOPBACK, read_json, read_text};
 use lithos_engine::{Sampling, TokenId};
 use lithos_server::{ServeError, Server, ServerOptions};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 const CHAT: &str = "/v1/chat/completions";
-const LOOPBACK: &str = "127.0.0.1:8080";
-
-struct Fixture {
-    server: Server,
-    control: Arc<Control>,
-}
 
 impl Fixture {
-    fn new() -> Self {
-        Self::with(ServerOptions::default())
-    }
-
-    fn with(options: ServerOptions) -> Self {
-        let (model, control) = FakeModel::new();
-        let server = Server::start(model, &options, LOOPBACK.parse().unwrap()).unwrap();
-        Fixture { server, control }
-    }
-
-    async fn send(&self, request: Request<Body>) -> Response {
-        self.server.router().oneshot(request).await.unwrap()
-    }
-
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
-        let request = Request::get(path).header("host", LOOPBACK).body(Body::empty()).unwrap();
-        read_json(self.send(request).await).await
-    }
-
     /// Sends a conversation of one message with further fields.
     async fn chat(&self, message: &str, fields: Value) -> Response {
         self.send(post(&chat_body(message, fields))).await
@@ -74,22 +50,7 @@ fn chat_body(message: &str, fields: Value) -> Value {
 }
 
 fn post(body: &Value) -> Request<Body> {
-    Request::post(CHAT)
-        .header("host", LOOPBACK)
-        .header("content-type", "application/json")
-        .body(Body::from(body.to_string()))
-        .unwrap()
-}
-
-async fn read_text(response: Response) -> String {
-    let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-async fn read_json(response: Response) -> (StatusCode, Value) {
-    let status = response.status();
-    assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
-    (status, serde_json::from_str(&read_text(response).await).unwrap())
+    fixture::post(CHAT, body)
 }
 
 fn events_of(wire: &str) -> Vec<String> {

@@ -39,14 +39,16 @@ async fn run(options: ServerOptions) -> Running {
 
 impl Running {
     async fn ask(&self, message: &str, stream: bool) -> Client {
-        let body = serde_json::json!({
-            "messages": [{"role": "user", "content": message}],
-            "stream": stream,
-        })
-        .to_string();
+        let messages = serde_json::json!([{"role": "user", "content": message}]);
+        let body = serde_json::json!({"messages": messages, "stream": stream});
+        self.post("/v1/chat/completions", &body).await
+    }
+
+    async fn post(&self, path: &str, body: &serde_json::Value) -> Client {
+        let body = body.to_string();
         let socket = TcpStream::connect(self.address).await.unwrap();
         let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             self.address,
             body.len()
         );
@@ -152,6 +154,46 @@ async fn a_client_that_leaves_ends_its_request() {
     }
     let mut client = server.ask("say a", false).await;
     client.read_until("\"content\":\"a\"").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_dialect_begins_at_once_and_ends_with_its_client() {
+    let server = run(ServerOptions::default()).await;
+    let ask = async |path: &str, said: &str| {
+        let body = match path {
+            "/v1/responses" => serde_json::json!({"input": said, "stream": true}),
+            _ => serde_json::json!({
+                "messages": [{"role": "user", "content": said}],
+                "stream": true,
+            }),
+        };
+        server.post(path, &body).await
+    };
+    let dialects = [
+        ("/v1/messages?beta=true", "event: message_start\n", "event: content_block_delta\n"),
+        ("/v1/responses", "event: response.created\n", "event: response.output_text.delta\n"),
+    ];
+    for (ended, (path, first, text)) in dialects.into_iter().enumerate() {
+        // In its prompt, without a sign of life: the head of the stream is there all the same.
+        let mut client = ask(path, "silent").await;
+        client.read_until(first).await;
+        assert!(client.received.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(client.received.contains("content-type: text/event-stream\r\n"));
+        drop(client);
+        server.reaches(|control| &control.cancelled, 2 * ended + 1).await;
+        // While text flows.
+        let mut client = ask(path, "forever").await;
+        client.read_until(text).await;
+        drop(client);
+        server.reaches(|control| &control.cancelled, 2 * ended + 2).await;
+    }
+    for (path, last) in [
+        ("/v1/messages", "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"),
+        ("/v1/responses", "event: response.completed\n"),
+    ] {
+        let mut client = ask(path, "say a").await;
+        client.read_until(last).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -54,7 +54,7 @@ pub enum Command {
     Score(ScoreArgs),
     /// Measure how well a model predicts several texts, in one table
     Eval(EvalArgs),
-    /// Answer over HTTP, as OpenAI's Chat Completions
+    /// Answer over HTTP, as OpenAI's and Anthropic's APIs do
     Serve(ServeArgs),
     /// Measure how fast a model runs on this machine
     Bench(BenchArgs),

@@ -80,7 +80,7 @@ impl TextError {
 }
 
 /// The text side of a checkpoint.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Text {
     path: PathBuf,
     tokenizer: Tokenizer,

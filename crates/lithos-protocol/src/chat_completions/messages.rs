@@ -2,36 +2,33 @@
 
 use serde_json::{Map, Value};
 
+use crate::conversation::{ConversationBuilder, Parts, arguments_as_object};
 use crate::error::ApiError;
 use crate::fields::{Fields, kind, wrong_type};
 
-/// Joins system messages that lead the conversation.
-const BETWEEN_SYSTEM_MESSAGES: &str = "\n\n";
+/// What `messages` must be.
+pub(super) const AT_LEAST_ONE: &str = "it must be a list with at least one message";
 
-/// Reads the list of messages. Contents become plain texts, `developer` becomes `system` (the name that templates know),
-/// and several system messages at the front become one, since many templates take only one.
+const PARTS: Parts = Parts {
+    texts: &[("text", "text"), ("refusal", "refusal")],
+    others: &["image_url", "input_audio", "file", "video_url"],
+};
+
+/// Reads the list of messages. Contents become plain texts, and `developer` becomes `system` (the name that templates know).
 pub(super) fn read_messages(messages: Value) -> Result<Value, ApiError> {
     let messages = match messages {
         Value::Array(messages) if messages.is_empty() => {
-            let message = "messages is empty: it must have at least one message";
+            let message = format!("messages is empty: {AT_LEAST_ONE}");
             return Err(ApiError::invalid("messages", message));
         }
         Value::Array(messages) => messages,
         other => return Err(wrong_type("messages".into(), "a list", kind(&other))),
     };
-    let mut out: Vec<Value> = Vec::with_capacity(messages.len());
+    let mut conversation = ConversationBuilder::default();
     for (index, message) in messages.into_iter().enumerate() {
-        let message = read_message(message, &format!("messages[{index}]"))?;
-        match out.as_mut_slice() {
-            [first] if first["role"] == "system" && message["role"] == "system" => {
-                let text = |message: &Value| message["content"].as_str().unwrap_or("").to_owned();
-                let joined = [text(first), text(&message)].join(BETWEEN_SYSTEM_MESSAGES);
-                first["content"] = joined.into();
-            }
-            _ => out.push(message),
-        }
+        conversation.push(read_message(message, &format!("messages[{index}]"))?);
     }
-    Ok(out.into())
+    Ok(conversation.finish())
 }
 
 fn read_message(message: Value, path: &str) -> Result<Value, ApiError> {
@@ -57,14 +54,9 @@ fn read_message(message: Value, path: &str) -> Result<Value, ApiError> {
         _ => None,
     };
     let content = match fields.value("content") {
-        Some(content) => read_content(content, &fields.path("content"))?,
+        Some(content) => PARTS.read(content, &fields.path("content"))?,
         None if role == "assistant" => refusal(&mut fields)?.unwrap_or_default(),
-        None => {
-            let param = fields.path("content");
-            let message = format!("{param} is missing: it must be a text or a list of text parts");
-            let error = ApiError::bad_request(message).with_param(param);
-            return Err(error.with_code("missing_required_parameter"));
-        }
+        None => return Err(fields.missing("content", "it must be a text or a list of text parts")),
     };
     out.insert("content".into(), content.into());
     for name in ["audio", "function_call"] {
@@ -90,51 +82,11 @@ fn refusal(fields: &mut Fields) -> Result<Option<String>, ApiError> {
     fields.take("refusal", "a text")
 }
 
-/// A content as one text. Parts are put together without anything between them, as templates that take parts do.
-fn read_content(content: Value, path: &str) -> Result<String, ApiError> {
-    match content {
-        Value::String(text) => Ok(text),
-        Value::Array(parts) => {
-            let mut text = String::new();
-            for (index, part) in parts.into_iter().enumerate() {
-                text.push_str(&read_part(part, &format!("{path}[{index}]"))?);
-            }
-            Ok(text)
-        }
-        other => Err(wrong_type(path.to_owned(), "a text or a list of text parts", kind(&other))),
-    }
-}
-
-fn read_part(part: Value, path: &str) -> Result<String, ApiError> {
-    let mut fields = Fields::new(part, path)?;
-    let kind: Option<String> = fields.take("type", "a text")?;
-    let name = match kind.as_deref() {
-        Some(name @ ("text" | "refusal")) => name,
-        Some("image_url" | "input_audio" | "file" | "video_url") => {
-            let message = format!("{path} is not a text: this server takes text only");
-            return Err(ApiError::unsupported(path, message));
-        }
-        Some(_) | None => {
-            let param = fields.path("type");
-            let message = format!("{param} must be text");
-            return Err(ApiError::invalid(param, message));
-        }
-    };
-    let text: Option<String> = fields.take(name, "a text")?;
-    text.ok_or_else(|| {
-        let param = fields.path(name);
-        let message = format!("{param} is missing");
-        ApiError::bad_request(message).with_param(param).with_code("missing_required_parameter")
-    })
-}
-
-/// The API carries the arguments of a call as a text with JSON in it, while templates iterate over an object.
 fn with_arguments_as_object(mut call: Value) -> Value {
     if let Some(arguments) = call.pointer_mut("/function/arguments")
         && let Some(text) = arguments.as_str()
-        && let Ok(object @ Value::Object(_)) = serde_json::from_str(text)
     {
-        *arguments = object;
+        *arguments = arguments_as_object(text);
     }
     call
 }

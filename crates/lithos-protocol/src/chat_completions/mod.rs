@@ -1,11 +1,12 @@
 //! Chat Completions: `POST /v1/chat/completions`.
 
+mod dialect;
 mod messages;
 mod refused;
 mod request;
 mod response;
 mod stream;
 
-pub use request::{ChatRequest, LogitBias};
+pub use request::ChatRequest;
 pub use response::{ChatCompletion, FinishReason, Usage};
 pub use stream::ChatStream;

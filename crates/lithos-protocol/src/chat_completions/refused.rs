@@ -1,14 +1,13 @@
 //! Fields that ask for what is not there. To ignore them would change the answer without a word, so they are refused by
 //! name; values that ask for nothing (`null`, `false`, 0, an empty list) pass.
 
-use serde_json::Value;
-
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::refusal::{CONSTRAINED, NO_TOOLS, asks_for_something, refused};
 
 /// Refused whenever they ask for anything.
 const REFUSED: [(&str, &str); 17] = [
-    ("tools", "tools cannot be called yet"),
+    ("tools", NO_TOOLS),
     ("functions", "functions cannot be called yet"),
     ("function_call", "functions cannot be called yet"),
     ("audio", "there is no audio output"),
@@ -26,7 +25,6 @@ const REFUSED: [(&str, &str); 17] = [
     ("guided_choice", CONSTRAINED),
     ("guided_grammar", CONSTRAINED),
 ];
-const CONSTRAINED: &str = "the form of an answer cannot be prescribed yet";
 
 /// Refuses a request that asks for what is not there.
 pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
@@ -61,7 +59,7 @@ pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     }
     let choice = fields.value("tool_choice");
     if choice.is_some_and(|choice| choice != "none" && choice != "auto") {
-        return Err(refused("tool_choice", "tools cannot be called yet"));
+        return Err(refused("tool_choice", NO_TOOLS));
     }
     let modalities: Option<Vec<String>> = fields.take("modalities", "a list of texts")?;
     if modalities.is_some_and(|list| list.iter().any(|modality| modality != "text")) {
@@ -70,24 +68,9 @@ pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn asks_for_something(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Bool(value) => *value,
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(entries) => !entries.is_empty(),
-    }
-}
-
-fn refused(name: &str, reason: &str) -> ApiError {
-    ApiError::unsupported(name, format!("{name} is not supported: {reason}"))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -1,73 +1,28 @@
 //! What a client asks for.
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
-
-use super::messages::read_messages;
+use super::messages::{AT_LEAST_ONE, read_messages};
 use super::refused::refuse_unsupported;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, parse_body};
+use crate::generation::{FieldNames, Generation, Thinking};
 
-const MOST_STOP_TEXTS: usize = 16;
-const LONGEST_STOP_TEXT: usize = 4096;
-const MOST_BIASES: usize = 4096;
+/// The names of Chat Completions; `max_tokens` is the old one.
+const NAMES: FieldNames =
+    FieldNames { max_tokens: &["max_tokens", "max_completion_tokens"], stop: "stop" };
 
-/// A request, checked. Numbers that the client left out are `None`: the model's own defaults apply.
-///
-/// Besides OpenAI's fields it reads those that other local servers added: `top_k`, `min_p`, `repetition_penalty`,
-/// `ignore_eos`, `enable_thinking` and `chat_template_kwargs`. Fields that cannot change the answer are ignored.
+/// A request, checked. Fields that cannot change the answer are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRequest {
     /// The model asked for; empty if the client named none.
     pub model: String,
-    /// The conversation as chat templates take it: a list of objects with `role` and a text as `content`.
-    pub messages: Value,
-    /// Variables for the chat template.
-    pub template_variables: Map<String, Value>,
-    /// Tokens to generate at most.
-    pub max_tokens: Option<usize>,
-    /// 0 to 2.
-    pub temperature: Option<f32>,
-    /// 0 to 1.
-    pub top_p: Option<f32>,
-    /// 0 for all.
-    pub top_k: Option<usize>,
-    /// 0 to 1.
-    pub min_p: Option<f32>,
-    /// 0.01 to 100.
-    pub repetition_penalty: Option<f32>,
-    /// -2 to 2.
-    pub presence_penalty: Option<f32>,
-    /// -2 to 2.
-    pub frequency_penalty: Option<f32>,
-    /// Added to the logits of these tokens.
-    pub logit_bias: Vec<LogitBias>,
-    /// Repeats the same draws.
-    pub seed: Option<u64>,
-    /// Texts that end the answer.
-    pub stop: Vec<String>,
-    /// Go on past end-of-text tokens.
-    pub ignore_end: bool,
+    /// What is asked of the model.
+    pub generation: Generation,
     /// Answer as a stream of events.
     pub stream: bool,
     /// End the stream with the counts of tokens.
     pub include_usage: bool,
-}
-
-/// A token and what is added to its logit, -100 to 100.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LogitBias {
-    /// The token's number in the vocabulary.
-    pub token: u32,
-    /// The bias.
-    pub bias: f32,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMore {
-    One(String),
-    More(Vec<String>),
+    /// Names of fields that were not looked at.
+    pub ignored: Vec<String>,
 }
 
 impl ChatRequest {
@@ -77,47 +32,18 @@ impl ChatRequest {
     /// 400 if it is no JSON, if a field has the wrong type or is out of range, or if it asks for something that is not
     /// there and whose absence would change the answer. The error names the field.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let value: Value = serde_json::from_slice(body).map_err(|error| {
-            let message = format!(
-                "the body is not valid JSON: line {}, column {}",
-                error.line(),
-                error.column()
-            );
-            ApiError::bad_request(message).with_code("invalid_json")
-        })?;
-        let mut fields = Fields::new(value, "")?;
+        let mut fields = parse_body(body)?;
         refuse_unsupported(&mut fields)?;
         let (stream, include_usage) = streaming(&mut fields)?;
-        Ok(ChatRequest {
-            model: fields.take("model", "a text")?.unwrap_or_default(),
-            messages: messages(&mut fields)?,
-            template_variables: template_variables(&mut fields)?,
-            max_tokens: max_tokens(&mut fields)?,
-            temperature: fields.number("temperature", 0.0, 2.0)?,
-            top_p: fields.number("top_p", 0.0, 1.0)?,
-            top_k: top_k(&mut fields)?,
-            min_p: fields.number("min_p", 0.0, 1.0)?,
-            repetition_penalty: fields.number("repetition_penalty", 0.01, 100.0)?,
-            presence_penalty: fields.number("presence_penalty", -2.0, 2.0)?,
-            frequency_penalty: fields.number("frequency_penalty", -2.0, 2.0)?,
-            logit_bias: logit_bias(&mut fields)?,
-            // Negative seeds are as good as others: only the bits count.
-            seed: fields.take::<i64>("seed", "a whole number")?.map(i64::cast_unsigned),
-            stop: stop(&mut fields)?,
-            ignore_end: fields.take("ignore_eos", "true or false")?.unwrap_or(false),
-            stream,
-            include_usage,
-        })
+        let model = fields.take("model", "a text")?.unwrap_or_default();
+        let messages = fields.value("messages");
+        let messages = messages.ok_or_else(|| fields.missing("messages", AT_LEAST_ONE))?;
+        let messages = read_messages(messages)?;
+        let thinking =
+            Thinking { enabled: None, effort: fields.take("reasoning_effort", "a text")? };
+        let generation = Generation::read(&mut fields, &NAMES, messages, thinking)?;
+        Ok(ChatRequest { model, generation, stream, include_usage, ignored: fields.left() })
     }
-}
-
-fn messages(fields: &mut Fields) -> Result<Value, ApiError> {
-    let missing = || {
-        ApiError::bad_request("messages is missing: it must be a list with at least one message")
-            .with_param("messages")
-            .with_code("missing_required_parameter")
-    };
-    read_messages(fields.value("messages").ok_or_else(missing)?)
 }
 
 fn streaming(fields: &mut Fields) -> Result<(bool, bool), ApiError> {
@@ -128,110 +54,9 @@ fn streaming(fields: &mut Fields) -> Result<(bool, bool), ApiError> {
     Ok((stream, stream && include_usage))
 }
 
-fn max_tokens(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
-    // The newer name is read last and wins.
-    let mut limit = None;
-    for name in ["max_tokens", "max_completion_tokens"] {
-        let value: Option<usize> = fields.take(name, "a whole number of at least 1")?;
-        if value == Some(0) {
-            return Err(ApiError::invalid(name, format!("{name} is 0: it must be at least 1")));
-        }
-        limit = value.or(limit);
-    }
-    Ok(limit)
-}
-
-fn top_k(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
-    // Others write -1 for "all".
-    let top_k: Option<i64> = fields.take("top_k", "a whole number")?;
-    match top_k {
-        Some(value) if value < -1 => {
-            let message = format!("top_k is {value}: it must be at least 0, or -1 for all tokens");
-            Err(ApiError::invalid("top_k", message))
-        }
-        Some(value) => Ok(Some(usize::try_from(value).unwrap_or(0))),
-        None => Ok(None),
-    }
-}
-
-fn logit_bias(fields: &mut Fields) -> Result<Vec<LogitBias>, ApiError> {
-    let entries: Option<Map<String, Value>> =
-        fields.take("logit_bias", "an object of token numbers and biases")?;
-    let entries = entries.unwrap_or_default();
-    if entries.len() > MOST_BIASES {
-        let message =
-            format!("logit_bias has {} tokens: at most {MOST_BIASES} are allowed", entries.len());
-        return Err(ApiError::invalid("logit_bias", message));
-    }
-    let read = |(key, value): (String, Value)| {
-        let token: Option<u32> = key.parse().ok();
-        let bias = value.as_f64().filter(|bias| (-100.0..=100.0).contains(bias));
-        match (token, bias) {
-            (Some(token), Some(bias)) => Ok(LogitBias { token, bias: bias as f32 }),
-            (None, _) => Err(ApiError::invalid(
-                "logit_bias",
-                "logit_bias has a key that is no token number: keys must be token ids, such as \"50256\"",
-            )),
-            (_, None) => Err(ApiError::invalid(
-                "logit_bias",
-                format!("logit_bias of token {key} must be a number between -100 and 100"),
-            )),
-        }
-    };
-    entries.into_iter().map(read).collect()
-}
-
-fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
-    let stop: Option<OneOrMore> = fields.take("stop", "a text or a list of texts")?;
-    let mut stop = match stop {
-        None => Vec::new(),
-        Some(OneOrMore::One(text)) => vec![text],
-        Some(OneOrMore::More(texts)) => texts,
-    };
-    if stop.len() > MOST_STOP_TEXTS {
-        let message =
-            format!("stop has {} texts: at most {MOST_STOP_TEXTS} are allowed", stop.len());
-        return Err(ApiError::invalid("stop", message));
-    }
-    if stop.iter().any(|text| text.len() > LONGEST_STOP_TEXT) {
-        let message = format!("stop has a text of more than {LONGEST_STOP_TEXT} bytes");
-        return Err(ApiError::invalid("stop", message));
-    }
-    // Nothing ends at an empty text.
-    stop.retain(|text| !text.is_empty());
-    Ok(stop)
-}
-
-fn template_variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
-    let name = "chat_template_kwargs";
-    let mut variables: Map<String, Value> = fields.take(name, "an object")?.unwrap_or_default();
-    for reserved in ["messages", "tools", "add_generation_prompt"] {
-        if variables.contains_key(reserved) {
-            let param = format!("{name}.{reserved}");
-            let message = format!("{param} is not allowed: the server sets this variable itself");
-            return Err(ApiError::invalid(param, message));
-        }
-    }
-    let thinking: Option<bool> = fields.take("enable_thinking", "true or false")?;
-    let effort: Option<String> = fields.take("reasoning_effort", "a text")?;
-    let thinking = thinking.or((effort.as_deref() == Some("none")).then_some(false));
-    if let Some(thinking) = thinking {
-        variables.entry("enable_thinking").or_insert(thinking.into());
-    }
-    if let Some(effort) = effort {
-        variables.entry("reasoning_effort").or_insert(effort.into());
-    }
-    let switch = &variables.get("enable_thinking");
-    if let Some(value) = switch.filter(|value| !value.is_boolean()) {
-        let param = format!("{name}.enable_thinking");
-        return Err(crate::fields::wrong_type(param, "true or false", crate::fields::kind(value)));
-    }
-    Ok(variables)
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -260,7 +85,11 @@ mod tests {
             "n": 1, "user": "someone", "store": false, "metadata": {"any": "thing"}
         }))
         .unwrap();
-        assert_eq!(request.messages, json!([{"role": "user", "content": "hi"}]));
+        assert!(request.stream && request.include_usage);
+        assert_eq!(request.ignored, ["user", "store", "metadata"]);
+        let request = request.generation;
+        let messages = json!([{"role": "user", "content": "hi"}]);
+        assert_eq!(request.conversation.messages, messages);
         assert_eq!((request.max_tokens, request.top_k), (Some(5), Some(40)));
         assert_eq!((request.temperature, request.top_p), (Some(0.5), Some(0.9)));
         assert_eq!((request.presence_penalty, request.frequency_penalty), (Some(-1.0), Some(2.0)));
@@ -269,14 +98,16 @@ mod tests {
         assert_eq!(biases, [(7, -100.0), (8, 1.5)]);
         assert_eq!(request.seed, Some(u64::MAX));
         assert_eq!(request.stop, ["a", "b"]);
-        assert!(request.ignore_end && request.stream && request.include_usage);
+        assert!(request.ignore_end);
     }
 
     #[test]
     fn absent_and_null_fields_leave_the_defaults() {
         let plain = parse(json!({})).unwrap();
-        assert_eq!((plain.max_tokens, plain.temperature, plain.seed), (None, None, None));
-        assert!(!plain.stream && plain.stop.is_empty() && plain.template_variables.is_empty());
+        let asked = &plain.generation;
+        assert_eq!((asked.max_tokens, asked.temperature, asked.seed), (None, None, None));
+        assert!(asked.stop.is_empty() && asked.conversation.template_variables.is_empty());
+        assert!(!plain.stream);
         let nulls = json!({
             "max_tokens": null, "temperature": null, "stop": null, "stream": null, "tools": null,
             "stream_options": null, "logit_bias": null, "response_format": null, "n": null
@@ -286,10 +117,10 @@ mod tests {
 
     #[test]
     fn variants_of_fields() {
-        assert_eq!(parse(json!({"stop": "x"})).unwrap().stop, ["x"]);
+        assert_eq!(parse(json!({"stop": "x"})).unwrap().generation.stop, ["x"]);
         let both = json!({"max_tokens": 3, "max_completion_tokens": 4});
-        assert_eq!(parse(both).unwrap().max_tokens, Some(4));
-        assert_eq!(parse(json!({"top_k": -1})).unwrap().top_k, Some(0));
+        assert_eq!(parse(both).unwrap().generation.max_tokens, Some(4));
+        assert_eq!(parse(json!({"top_k": -1})).unwrap().generation.top_k, Some(0));
         // Usage is only asked for in streams.
         let plain = json!({"stream_options": {"include_usage": true}});
         assert!(!parse(plain).unwrap().include_usage);
@@ -338,7 +169,7 @@ mod tests {
 
     #[test]
     fn thinking_reaches_the_template() {
-        let variables = |fields| parse(fields).unwrap().template_variables;
+        let variables = |fields| parse(fields).unwrap().generation.conversation.template_variables;
         assert_eq!(variables(json!({"enable_thinking": true}))["enable_thinking"], true);
         let inner = json!({"chat_template_kwargs": {"enable_thinking": false, "x": [1]}, "enable_thinking": true});
         assert_eq!(Value::Object(variables(inner)), json!({"enable_thinking": false, "x": [1]}));

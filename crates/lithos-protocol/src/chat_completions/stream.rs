@@ -15,9 +15,9 @@ const DONE: &str = "[DONE]";
 /// nothing follows the end.
 #[derive(Clone, Debug)]
 pub struct ChatStream {
-    id: String,
-    created: u64,
-    model: String,
+    pub(super) id: String,
+    pub(super) created: u64,
+    pub(super) model: String,
     include_usage: bool,
     state: State,
 }

@@ -20,7 +20,8 @@ use std::time::Duration;
 use lithos_engine::{
     Completion, Event, FinishReason, Request, Sampling, StopTexts, Timings, TokenId,
 };
-use lithos_server::{ModelError, ModelInfo, TextModel};
+use lithos_protocol::Conversation;
+use lithos_server::{ModelError, ModelInfo, Prompts, TextModel};
 use serde_json::{Map, Value};
 
 /// Tokens of the fake model's context.
@@ -43,6 +44,10 @@ pub struct Control {
     pub requests: Mutex<Vec<Request>>,
     /// The conversations that reached the model, and their template variables.
     pub conversations: Mutex<Vec<(Value, Map<String, Value>)>>,
+    /// The functions that were on offer in each of them.
+    pub tools: Mutex<Vec<Option<Value>>>,
+    /// The words of all answers: the vocabulary of tokens that are generated.
+    words: Mutex<Vec<String>>,
 }
 
 impl Control {
@@ -50,6 +55,17 @@ impl Control {
     #[allow(dead_code, reason = "the example has no use for it")]
     pub fn release(&self) {
         self.released.store(true, Ordering::SeqCst);
+    }
+
+    /// The token of a word.
+    fn token(&self, word: &str) -> TokenId {
+        let mut words = self.words.lock().unwrap();
+        let known = words.iter().position(|known| known == word);
+        let index = known.unwrap_or_else(|| {
+            words.push(word.to_owned());
+            words.len() - 1
+        });
+        TokenId(index as u32)
     }
 }
 
@@ -127,20 +143,8 @@ impl TextModel for FakeModel {
         ModelInfo { id: "lithos/fake".into(), context: CONTEXT, created: Some(1_700_000_000) }
     }
 
-    fn encode_chat(
-        &self,
-        messages: &Value,
-        template_variables: &Map<String, Value>,
-    ) -> Result<Vec<TokenId>, ModelError> {
-        let seen = (messages.clone(), template_variables.clone());
-        self.control.conversations.lock().unwrap().push(seen);
-        let last = messages.as_array().and_then(|messages| messages.last());
-        let text = last.and_then(|message| message["content"].as_str()).unwrap_or("");
-        match text {
-            "refuse" => Err(ModelError::Refused("the fake template refuses".into())),
-            "panic in the template" => panic!("the fake template panics, as it was told to"),
-            _ => Ok(text.chars().map(|character| TokenId(character.into())).collect()),
-        }
+    fn prompts(&self) -> Result<Box<dyn Prompts>, ModelError> {
+        Ok(Box::new(FakePrompts { control: self.control.clone() }))
     }
 
     fn generate(
@@ -157,6 +161,7 @@ impl TextModel for FakeModel {
         let command: String =
             request.prompt.iter().filter_map(|token| char::from_u32(token.0)).collect();
         let mut answer = Answer {
+            control: &self.control,
             on_event,
             stops: StopTexts::new(&request.stop),
             limit: request.max_tokens.unwrap_or(CONTEXT - prompt_tokens),
@@ -183,7 +188,32 @@ impl TextModel for FakeModel {
     }
 }
 
+struct FakePrompts {
+    control: Arc<Control>,
+}
+
+impl Prompts for FakePrompts {
+    fn encode_chat(&self, conversation: &Conversation) -> Result<Vec<TokenId>, ModelError> {
+        let Conversation { messages, tools, template_variables } = conversation.clone();
+        let last = messages.as_array().and_then(|messages| messages.last());
+        let text = last.and_then(|message| message["content"].as_str()).unwrap_or("").to_owned();
+        self.control.conversations.lock().unwrap().push((messages, template_variables));
+        self.control.tools.lock().unwrap().push(tools);
+        match text.as_str() {
+            "refuse" => Err(ModelError::Refused("the fake template refuses".into())),
+            "panic in the template" => panic!("the fake template panics, as it was told to"),
+            _ => Ok(text.chars().map(|character| TokenId(character.into())).collect()),
+        }
+    }
+
+    fn text(&self, tokens: &[TokenId]) -> String {
+        let words = self.control.words.lock().unwrap();
+        tokens.iter().map(|token| words[token.index()].as_str()).collect()
+    }
+}
+
 struct Answer<'a, 'e> {
+    control: &'a Control,
     on_event: &'a mut (dyn FnMut(Event<'_>) + 'e),
     stops: StopTexts,
     limit: usize,
@@ -194,7 +224,7 @@ struct Answer<'a, 'e> {
 impl Answer<'_, '_> {
     /// Gives out one word; returns why the answer ends with it, if it does.
     fn word(&mut self, word: &str) -> Option<FinishReason> {
-        self.tokens.push(TokenId(self.tokens.len() as u32));
+        self.tokens.push(self.control.token(word));
         let (certain, stopped) = self.stops.push(word);
         self.text.push_str(&certain);
         (self.on_event)(Event::Text(&certain));

@@ -1,4 +1,4 @@
-//! `lithos serve`: a model behind OpenAI's Chat Completions.
+//! `lithos serve`: a model behind OpenAI's and Anthropic's APIs.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -28,7 +28,12 @@ With OpenAI's Python client:
   from openai import OpenAI
   client = OpenAI(base_url=\"http://127.0.0.1:8080/v1\", api_key=\"none\")
 
-Answers POST /v1/chat/completions (streamed or not), GET /v1/models and GET /health, one request at a time, in order. \
+With Anthropic's:
+  from anthropic import Anthropic
+  client = Anthropic(base_url=\"http://127.0.0.1:8080\", api_key=\"none\")
+
+Answers POST /v1/chat/completions, /v1/responses and /v1/messages (streamed or not), POST /v1/messages/count_tokens, GET /v1/models and \
+GET /health, one request at a time, in order. \
 Ctrl-C ends it. LITHOS_LOG says which log lines are written, such as LITHOS_LOG=warn or LITHOS_LOG=lithos_server=debug.")]
 pub struct ServeArgs {
     /// The address to listen on; one that other machines reach needs a key

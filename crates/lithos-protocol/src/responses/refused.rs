@@ -1,0 +1,42 @@
+//! Fields that ask for what is not there, refused by name.
+
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::refusal::{CONSTRAINED, NO_TOOLS, refuse_fields, refused};
+
+const REFUSED: [(&str, &str); 6] = [
+    (
+        "previous_response_id",
+        "responses are not kept; send the whole conversation as input, as with store=false",
+    ),
+    ("conversation", "conversations are not kept; send the whole of it as input"),
+    ("prompt", "there are no stored prompts"),
+    ("background", "responses are made while the client waits"),
+    ("tools", NO_TOOLS),
+    ("top_logprobs", "log probabilities are not given out yet"),
+];
+
+/// What `include` may not ask for. Other names ask for what there never is, such as encrypted thoughts.
+const LOGPROBS: &str = "message.output_text.logprobs";
+
+/// Refuses a request that asks for what is not there.
+pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
+    refuse_fields(fields, &REFUSED)?;
+    let choice = fields.value("tool_choice");
+    if choice.is_some_and(|choice| choice != "none" && choice != "auto") {
+        return Err(refused("tool_choice", NO_TOOLS));
+    }
+    let include: Option<Vec<String>> = fields.take("include", "a list of texts")?;
+    if include.is_some_and(|include| include.iter().any(|name| name == LOGPROBS)) {
+        return Err(refused("include", "log probabilities are not given out yet"));
+    }
+    if let Some(text) = fields.value("text")
+        && let Some(format) = Fields::new(text, "text")?.value("format")
+    {
+        let kind: Option<String> = Fields::new(format, "text.format")?.take("type", "a text")?;
+        if kind.as_deref() != Some("text") {
+            return Err(refused("text.format", CONSTRAINED));
+        }
+    }
+    Ok(())
+}

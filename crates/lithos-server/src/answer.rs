@@ -1,0 +1,155 @@
+//! Requests that a model answers, in all dialects: `POST /v1/chat/completions`, `/v1/messages`, `/v1/responses`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use lithos_engine::{Cancel, Sampling, TokenId};
+use lithos_protocol::messages::{CountRequest, TokenCount};
+use lithos_protocol::{
+    ApiError, Conversation, DialectRequest, Ending, Generation, Heading, TokenCounts,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::body::read_json_body;
+use crate::model::ModelError;
+use crate::queue::{Job, JobEvent};
+use crate::request_log::RequestLog;
+use crate::response::HttpError;
+use crate::server::App;
+use crate::stream::{self, Answer};
+
+/// Cancels a request when whoever waits for its answer goes away.
+pub(crate) struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Answers a conversation in the dialect of `R`.
+pub(crate) async fn answer<R: DialectRequest>(
+    State(app): State<Arc<App>>,
+    Extension(log): Extension<Arc<RequestLog>>,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let body = read_json_body(request, app.body_limit).await?;
+    let request = R::parse(&body)?;
+    drop(body);
+    app.check_model(request.model())?;
+    log.ignored(request.ignored());
+    let prompt = encode(&app, request.generation().conversation.clone()).await?;
+    let (prompt_tokens, context) = (prompt.len(), app.info.context);
+    if prompt_tokens >= context {
+        return Err(too_long::<R>(prompt_tokens, context).into());
+    }
+    let heading = Heading {
+        name: app.ids.next(""),
+        created: app.now(),
+        model: app.info.id.clone(),
+        prompt_tokens,
+    };
+    let answer = request.answer(heading);
+    let (events, cancel) = submit(&app, request.generation(), prompt)?;
+    if request.streams() {
+        let answer = Answer { answer, events, _cancel: cancel, log, heartbeat: app.heartbeat };
+        return Ok(stream::respond(answer).await?);
+    }
+    let (text, ending, counts) = collect(events).await?;
+    drop(cancel);
+    log.counts(counts);
+    Ok(Json(answer.whole(&text, &ending, counts)).into_response())
+}
+
+/// `POST /v1/messages/count_tokens`: how long the prompt of a conversation is.
+pub(crate) async fn count_tokens(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Json<TokenCount>, HttpError> {
+    let body = read_json_body(request, app.body_limit).await?;
+    let request = CountRequest::parse(&body)?;
+    app.check_model(&request.model)?;
+    Ok(Json(TokenCount::new(encode(&app, request.conversation).await?.len())))
+}
+
+/// Makes the prompt of a conversation, beside the model's thread, so that what cannot be answered is refused at once.
+async fn encode(app: &App, conversation: Conversation) -> Result<Vec<TokenId>, ApiError> {
+    let unexpected = || {
+        let message = "the prompt could not be made; the server's own output says why";
+        ApiError::internal(message)
+    };
+    let _permit = app.encoders.acquire().await.map_err(|_| unexpected())?;
+    let prompts = app.prompts.clone();
+    let encoding = tokio::task::spawn_blocking(move || prompts.encode_chat(&conversation));
+    // It panicked, or the server is going.
+    let encoded = encoding.await.map_err(|_| unexpected())?;
+    encoded.map_err(|error| {
+        if let ModelError::Failed(message) = &error {
+            tracing::error!(error = %message, "a prompt could not be made");
+        }
+        error.into()
+    })
+}
+
+fn too_long<R: DialectRequest>(prompt_tokens: usize, context: usize) -> ApiError {
+    ApiError::context_length_exceeded(prompt_tokens, context).with_param(R::PROMPT_FIELD)
+}
+
+/// Puts a request into the queue.
+fn submit(
+    app: &App,
+    generation: &Generation,
+    prompt: Vec<TokenId>,
+) -> Result<(UnboundedReceiver<JobEvent>, CancelOnDrop), ApiError> {
+    let sampling = sampling(&app.default_sampling, generation);
+    sampling.validate().map_err(ApiError::bad_request)?;
+    let (sender, events) = unbounded_channel();
+    let cancel = Cancel::default();
+    app.queue.push(Job {
+        prompt,
+        sampling,
+        max_tokens: generation.max_tokens,
+        stop: generation.stop.clone(),
+        ignore_end: generation.ignore_end,
+        cancel: cancel.clone(),
+        events: sender,
+    })?;
+    Ok((events, CancelOnDrop(cancel)))
+}
+
+/// The model's defaults, changed where the request says so.
+fn sampling(defaults: &Sampling, asked: &Generation) -> Sampling {
+    let or = |value: Option<f32>, default: f32| value.unwrap_or(default);
+    Sampling {
+        temperature: or(asked.temperature, defaults.temperature),
+        top_k: asked.top_k.unwrap_or(defaults.top_k),
+        top_p: or(asked.top_p, defaults.top_p),
+        min_p: or(asked.min_p, defaults.min_p),
+        repetition_penalty: or(asked.repetition_penalty, defaults.repetition_penalty),
+        presence_penalty: or(asked.presence_penalty, defaults.presence_penalty),
+        frequency_penalty: or(asked.frequency_penalty, defaults.frequency_penalty),
+        logit_bias: match asked.logit_bias.is_empty() {
+            true => defaults.logit_bias.clone(),
+            false => asked.logit_bias.iter().map(|b| (TokenId(b.token), b.bias)).collect(),
+        },
+        seed: asked.seed.or(defaults.seed),
+    }
+}
+
+/// Waits for a whole answer.
+async fn collect(
+    mut events: UnboundedReceiver<JobEvent>,
+) -> Result<(String, Ending, TokenCounts), ApiError> {
+    let mut answer = String::new();
+    while let Some(event) = events.recv().await {
+        match event {
+            JobEvent::Started => {}
+            JobEvent::Text(text) => answer.push_str(&text),
+            JobEvent::Finished(ending, counts) => return Ok((answer, ending, counts)),
+            JobEvent::Failed(error) => return Err(error),
+        }
+    }
+    Err(stream::lost())
+}
