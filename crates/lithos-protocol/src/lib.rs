@@ -15,6 +15,7 @@ pub mod models;
 mod refusal;
 pub mod responses;
 pub mod sse;
+pub mod tools;
 
 pub use conversation::Conversation;
 pub use dialect::{DialectAnswer, DialectRequest, Ending, Heading, TokenCounts};

@@ -30,6 +30,12 @@ impl TextModel for Engine {
 
 impl Prompts for Text {
     fn encode_chat(&self, conversation: &Conversation) -> Result<Vec<TokenId>, ModelError> {
+        let takes_tools = self.template().is_ok_and(|template| template.takes_tools());
+        if conversation.tools.is_some() && !takes_tools {
+            let message =
+                "tools are not supported: this model's chat template has no place for them";
+            return Err(ModelError::Refused(message.into()));
+        }
         let refused = match encode(self, conversation) {
             Ok(ids) => return Ok(ids),
             Err(error) => error,

@@ -118,6 +118,12 @@ impl ChatTemplate {
         &self.source
     }
 
+    /// Whether the template has a place for tools. Templates without one pass over them in silence.
+    pub fn takes_tools(&self) -> bool {
+        let template = self.environment.get_template(NAME);
+        template.is_ok_and(|template| template.undeclared_variables(false).contains("tools"))
+    }
+
     /// Writes a conversation as the model's prompt. `messages` is a list of objects with `role`, `content` and what
     /// else the template knows (`tool_calls`, `reasoning_content`); `tools` is a list of function descriptions.
     ///

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::conversation::{ConversationBuilder, Parts, arguments_as_object};
+use super::tools::read_call;
+use crate::conversation::{ConversationBuilder, Parts};
 use crate::error::ApiError;
 use crate::fields::{Fields, kind, wrong_type};
 
@@ -72,7 +73,10 @@ fn read_message(message: Value, path: &str) -> Result<Value, ApiError> {
         }
     }
     if let Some(calls) = calls.filter(|calls| !calls.is_empty()) {
-        out.insert("tool_calls".into(), calls.into_iter().map(with_arguments_as_object).collect());
+        let path = fields.path("tool_calls");
+        let calls = calls.into_iter().enumerate();
+        let calls = calls.map(|(index, call)| read_call(call, &format!("{path}[{index}]")));
+        out.insert("tool_calls".into(), calls.collect::<Result<Value, ApiError>>()?);
     }
     Ok(out.into())
 }
@@ -80,15 +84,6 @@ fn read_message(message: Value, path: &str) -> Result<Value, ApiError> {
 /// What an assistant said instead of an answer.
 fn refusal(fields: &mut Fields) -> Result<Option<String>, ApiError> {
     fields.take("refusal", "a text")
-}
-
-fn with_arguments_as_object(mut call: Value) -> Value {
-    if let Some(arguments) = call.pointer_mut("/function/arguments")
-        && let Some(text) = arguments.as_str()
-    {
-        *arguments = arguments_as_object(text);
-    }
-    call
 }
 
 #[cfg(test)]
@@ -139,7 +134,7 @@ mod tests {
         let messages = json!([
             {"role": "assistant", "tool_calls": [
                 {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"b\": 1, \"a\": [2]}"}},
-                {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "not JSON"}}
+                {"id": "c2", "type": "function", "function": {"name": "g", "arguments": ""}}
             ]},
             {"role": "tool", "tool_call_id": "c1", "content": "done"}
         ]);
@@ -147,7 +142,7 @@ mod tests {
         assert_eq!(read[0]["content"], "");
         let calls = &read[0]["tool_calls"];
         assert_eq!(calls[0]["function"]["arguments"].to_string(), r#"{"b":1,"a":[2]}"#);
-        assert_eq!(calls[1]["function"]["arguments"], "not JSON");
+        assert_eq!(calls[1]["function"]["arguments"], json!({}));
         assert_eq!(read[1], json!({"role": "tool", "content": "done", "tool_call_id": "c1"}));
     }
 
@@ -167,6 +162,10 @@ mod tests {
                 "messages[0].content[1]",
             ),
             (json!({"role": "assistant", "audio": {"id": "x"}}), "messages[0].audio"),
+            (
+                json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}),
+                "messages[0].tool_calls[0].function.arguments",
+            ),
             (json!("hi"), "messages[0]"),
         ] {
             let error = read_messages(json!([message])).unwrap_err();

@@ -3,13 +3,12 @@
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::refusal::{CONSTRAINED, NO_TOOLS, asks_for_something, refused};
+use crate::refusal::{CONSTRAINED, asks_for_something, refused};
 
 /// Refused whenever they ask for anything.
-const REFUSED: [(&str, &str); 17] = [
-    ("tools", NO_TOOLS),
-    ("functions", "functions cannot be called yet"),
-    ("function_call", "functions cannot be called yet"),
+const REFUSED: [(&str, &str); 16] = [
+    ("functions", "functions go by the name of tools now"),
+    ("function_call", "functions go by the name of tools now"),
     ("audio", "there is no audio output"),
     ("logprobs", "log probabilities are not given out yet"),
     ("top_logprobs", "log probabilities are not given out yet"),
@@ -57,10 +56,6 @@ pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
             return Err(refused("response_format", CONSTRAINED));
         }
     }
-    let choice = fields.value("tool_choice");
-    if choice.is_some_and(|choice| choice != "none" && choice != "auto") {
-        return Err(refused("tool_choice", NO_TOOLS));
-    }
     let modalities: Option<Vec<String>> = fields.take("modalities", "a list of texts")?;
     if modalities.is_some_and(|list| list.iter().any(|modality| modality != "text")) {
         return Err(refused("modalities", "answers are text only"));
@@ -84,11 +79,8 @@ mod tests {
         for (name, value) in [
             ("n", json!(2)),
             ("best_of", json!(3)),
-            ("tools", json!([{"type": "function"}])),
             ("functions", json!([{"name": "f"}])),
             ("function_call", json!({"name": "f"})),
-            ("tool_choice", json!("required")),
-            ("tool_choice", json!({"type": "function"})),
             ("response_format", json!({"type": "json_object"})),
             ("audio", json!({"voice": "x"})),
             ("modalities", json!(["text", "audio"])),
@@ -107,15 +99,11 @@ mod tests {
     fn what_asks_for_nothing_passes() {
         for (name, value) in [
             ("n", json!(1)),
-            ("tools", json!([])),
-            ("tool_choice", json!("auto")),
-            ("tool_choice", json!("none")),
             ("function_call", json!("none")),
             ("response_format", json!({"type": "text"})),
             ("modalities", json!(["text"])),
             ("logprobs", json!(false)),
             ("top_logprobs", json!(0)),
-            ("parallel_tool_calls", json!(true)),
             ("service_tier", json!("auto")),
         ] {
             assert_eq!(refuse(name, value), None, "{name}");

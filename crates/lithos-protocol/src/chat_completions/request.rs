@@ -2,9 +2,11 @@
 
 use super::messages::{AT_LEAST_ONE, read_messages};
 use super::refused::refuse_unsupported;
+use super::tools::{Offer, read_offer};
 use crate::error::ApiError;
 use crate::fields::{Fields, parse_body};
 use crate::generation::{FieldNames, Generation, Thinking};
+use crate::tools::Tools;
 
 /// The names of Chat Completions; `max_tokens` is the old one.
 const NAMES: FieldNames =
@@ -17,6 +19,10 @@ pub struct ChatRequest {
     pub model: String,
     /// What is asked of the model.
     pub generation: Generation,
+    /// The functions that may be called: those of the conversation, unless `tool_choice` is `none`.
+    pub callable: Option<Tools>,
+    /// At most one call in one answer.
+    pub one_call_only: bool,
     /// Answer as a stream of events.
     pub stream: bool,
     /// End the stream with the counts of tokens.
@@ -41,8 +47,19 @@ impl ChatRequest {
         let messages = read_messages(messages)?;
         let thinking =
             Thinking { enabled: None, effort: fields.take("reasoning_effort", "a text")? };
-        let generation = Generation::read(&mut fields, &NAMES, messages, thinking)?;
-        Ok(ChatRequest { model, generation, stream, include_usage, ignored: fields.left() })
+        let Offer { list, callable, one_call_only } = read_offer(&mut fields)?;
+        let mut generation = Generation::read(&mut fields, &NAMES, messages, thinking)?;
+        generation.conversation.tools = list;
+        let ignored = fields.left();
+        Ok(ChatRequest {
+            model,
+            generation,
+            callable,
+            one_call_only,
+            stream,
+            include_usage,
+            ignored,
+        })
     }
 }
 

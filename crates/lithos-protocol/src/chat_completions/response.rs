@@ -10,6 +10,8 @@ pub enum FinishReason {
     Stop,
     /// The limit of tokens or of the context did.
     Length,
+    /// The model called tools, and waits for their results.
+    ToolCalls,
 }
 
 /// How many tokens an exchange had.
@@ -77,8 +79,37 @@ struct Choice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Message {
     role: &'static str,
-    content: String,
+    content: Option<String>,
     refusal: Option<()>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ToolCall>,
+}
+
+/// A call of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ToolCall {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: CalledFunction,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct CalledFunction {
+    name: String,
+    arguments: String,
+}
+
+impl ToolCall {
+    /// A call whose arguments are a JSON object.
+    pub(super) fn new(id: String, name: String, arguments: String) -> Self {
+        ToolCall { id, kind: "function", function: CalledFunction { name, arguments } }
+    }
+
+    /// Adds to the text of the arguments.
+    pub(super) fn push(&mut self, arguments: &str) {
+        self.function.arguments.push_str(arguments);
+    }
 }
 
 impl ChatCompletion {
@@ -91,7 +122,8 @@ impl ChatCompletion {
         finish: FinishReason,
         usage: Usage,
     ) -> Self {
-        let message = Message { role: "assistant", content: text.into(), refusal: None };
+        let content = Some(text.into());
+        let message = Message { role: "assistant", content, refusal: None, tool_calls: Vec::new() };
         ChatCompletion {
             id: id.into(),
             object: "chat.completion",
@@ -100,6 +132,16 @@ impl ChatCompletion {
             choices: [Choice { index: 0, message, logprobs: None, finish_reason: finish }],
             usage,
         }
+    }
+
+    /// The answer with calls. Where there is no text beside them, there is no content.
+    pub(super) fn with_calls(mut self, calls: Vec<ToolCall>) -> Self {
+        let [Choice { message, .. }] = &mut self.choices;
+        if !calls.is_empty() {
+            message.content = message.content.take().filter(|text| !text.is_empty());
+        }
+        message.tool_calls = calls;
+        self
     }
 }
 

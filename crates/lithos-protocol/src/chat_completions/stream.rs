@@ -8,8 +8,8 @@ use crate::sse::Event;
 
 const DONE: &str = "[DONE]";
 
-/// Turns what happens during a generation into the events of a stream: the role, pieces of text, the reason of the end,
-/// the usage if it was asked for, and `[DONE]`.
+/// Turns what happens during a generation into the events of a stream: the role, pieces of text, calls, the reason of the
+/// end, the usage if it was asked for, and `[DONE]`.
 ///
 /// Every call gives the events to send, in order. Whatever the calls, the stream is well formed: the role comes first, and
 /// nothing follows the end.
@@ -57,6 +57,26 @@ impl ChatStream {
         }
         let mut events = self.start();
         events.push(self.delta(json!({ "content": text }), Value::Null));
+        events
+    }
+
+    /// A call begins: its place among the calls, its id and the function's name.
+    pub fn call_begins(&mut self, index: usize, id: &str, name: &str) -> Vec<Event> {
+        let function = json!({"name": name, "arguments": ""});
+        self.call(json!({"index": index, "id": id, "type": "function", "function": function}))
+    }
+
+    /// More of the arguments of a call.
+    pub fn call_arguments(&mut self, index: usize, json: &str) -> Vec<Event> {
+        self.call(json!({"index": index, "function": {"arguments": json}}))
+    }
+
+    fn call(&mut self, call: Value) -> Vec<Event> {
+        if self.state == State::Ended {
+            return Vec::new();
+        }
+        let mut events = self.start();
+        events.push(self.delta(json!({ "tool_calls": [call] }), Value::Null));
         events
     }
 
@@ -190,6 +210,8 @@ mod tests {
         let after = [
             stream.start(),
             stream.text("x"),
+            stream.call_begins(0, "x", "x"),
+            stream.call_arguments(0, "{}"),
             stream.heartbeat(),
             stream.finish(FinishReason::Stop, usage),
             stream.fail(&ApiError::internal("x")),

@@ -219,26 +219,27 @@ impl QwenXml {
         if let Some(after) = rest.strip_prefix(CALL_END).filter(|_| may_end) {
             return ends_if(follows(after, &[CALL], ended), 0);
         }
-        let opened = [PARAMETER, FUNCTION].into_iter().find(|tag| rest.starts_with(tag));
-        let Some(opened) = opened else { return InValue::Text };
-        match name(&rest[opened.len()..]) {
-            Name::Open if !ended => InValue::Wait,
-            Name::Complete(key, _) if opened == PARAMETER => {
-                let outside = value.functions == 0 && value.parameters == 0;
-                if outside && key != value.key && self.is_missing(key, tools) {
-                    return InValue::End(0);
-                }
-                if let Place::Value(value) = &mut self.place {
-                    value.parameters += usize::from(self.pairs);
-                }
-                InValue::Text
-            }
-            Name::Complete(..) => {
-                value.functions += usize::from(self.pairs);
-                InValue::Text
-            }
-            _ => InValue::Text,
+        self.opening_tag_in_value(rest, tools, ended)
+    }
+
+    /// At what may be an opening tag that begins a line.
+    fn opening_tag_in_value(&mut self, rest: &str, tools: &Tools, ended: bool) -> InValue {
+        let Some(opened) = [PARAMETER, FUNCTION].into_iter().find(|tag| rest.starts_with(tag))
+        else {
+            return InValue::Text;
+        };
+        let is_missing = match name(&rest[opened.len()..]) {
+            Name::Open if !ended => return InValue::Wait,
+            Name::Complete(key, _) => opened == PARAMETER && self.is_missing(key, tools),
+            _ => return InValue::Text,
+        };
+        let Place::Value(value) = &mut self.place else { return InValue::Text };
+        if is_missing && value.functions == 0 && value.parameters == 0 {
+            return InValue::End(0);
         }
+        let count = if opened == PARAMETER { &mut value.parameters } else { &mut value.functions };
+        *count += usize::from(self.pairs);
+        InValue::Text
     }
 
     /// At the closing tag of a parameter. It is the value's own if the form goes on behind it, and no function that began in the
@@ -273,11 +274,12 @@ impl QwenXml {
         InValue::Text
     }
 
-    /// Whether the function has a parameter of this name that has not been given.
+    /// Whether the function has a parameter of this name that has not been given, nor is being read.
     fn is_missing(&self, key: &str, tools: &Tools) -> bool {
         let parameters = tools.parameters(&self.function);
         let known = parameters.is_some_and(|parameters| parameter(parameters, key).is_some());
-        known && !self.arguments.iter().any(|(given, _)| given == key)
+        let open = matches!(&self.place, Place::Value(value) if value.key == key);
+        known && !open && !self.arguments.iter().any(|(given, _)| given == key)
     }
 
     /// Inside a value at the end of the answer. If a function that began in the value was never closed, its end was

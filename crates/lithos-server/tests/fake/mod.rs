@@ -5,6 +5,7 @@
 //! | message | the model |
 //! |---|---|
 //! | `say WORDS` | answers with the words |
+//! | `hold WORDS` | the same, but waits for [`Control::release`] before the last word |
 //! | `wait` | takes in its prompt until [`Control::release`], then answers `done` |
 //! | `silent` | the same, without a sign of life |
 //! | `forever` | answers `x x x …` until it is cancelled or reaches the limit |
@@ -124,6 +125,14 @@ impl FakeModel {
             done: request.prompt.len(),
             total: request.prompt.len(),
         });
+        if let Some((words, last)) = command.strip_prefix("hold ").and_then(|w| w.rsplit_once(' '))
+        {
+            answer.words(words);
+            return Ok(match self.wait(request, || {}) {
+                true => FinishReason::Cancelled,
+                false => answer.words(last),
+            });
+        }
         match command {
             "fail late" => {
                 answer.word("well ");
