@@ -19,7 +19,10 @@ mod verify;
 
 pub use regions::Fusion;
 pub use schedule::{CompileError, Options, PassKind, Region, Schedule};
-pub use step::{MAX_DECODE_ROWS, MAX_SLOTS, SlotRows, StepState};
+pub use step::{
+    ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, MAX_DECODE_ROWS, MAX_ENDS, MAX_SLOTS,
+    OUTPUT_CHOICES, OUTPUT_LOGITS, SlotRows, StepState,
+};
 pub use task::{
     Access, Buffer, BufferId, BufferRows, Elementwise, HeadStage, LinearInput, Norm, Place,
     Prepared, PreparedId, RowSet, TaskGroup, TaskKind,

@@ -6,6 +6,7 @@ use crate::engine::MemoryUse;
 use crate::error::EngineError;
 use crate::options::BackendKind;
 use crate::passes::PassTimes;
+use crate::rounds::{Drained, LoopStart};
 
 /// Runs passes of one model.
 pub(crate) trait Backend: Send {
@@ -41,6 +42,18 @@ pub(crate) trait Backend: Send {
 
     /// What it is, for errors of what only some backends can do.
     fn kind(&self) -> BackendKind;
+
+    /// Begins a loop of passes of one slot that choose their tokens themselves; `false` if the backend has none, and the host must
+    /// choose. The loop ends where any other pass is run.
+    fn begin_loop(&mut self, _start: &LoopStart<'_>) -> Result<bool, EngineError> {
+        Ok(false)
+    }
+
+    /// Runs passes of the loop, one after the other without a look between them, and drains the slot's ring. Passes after the end do
+    /// nothing. The passes together choose no more tokens than the ring holds.
+    fn run_loop(&mut self, _slot: usize, _passes: usize) -> Result<Drained, EngineError> {
+        Err(EngineError::NoLoop(self.kind()))
+    }
 
     /// Fills all intermediate buffers with NaN, so that what reads a value that no task wrote shows.
     fn poison(&mut self) -> Result<(), EngineError> {

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use lithos_compiler::device::{DeviceOptions, KeyValues, Launch, Program};
-use lithos_compiler::{MAX_DECODE_ROWS, StepState};
+use lithos_compiler::{MAX_DECODE_ROWS, OUTPUT_LOGITS, StepState};
 use lithos_cpu::mixers::kv::KvType;
 use lithos_emulator::{Binding, BufferId, Emulator, Library, Memory};
 use lithos_format::Checkpoint;
 use lithos_graph::Graph;
-use lithos_kernels::{Language, MOST_SIMDGROUPS, PAGE_TOKENS};
+use lithos_kernels::{Language, MOST_SIMDGROUPS, PAGE_TOKENS, RING_TOKENS};
 
 use crate::backend::Backend;
 use crate::backend_cpu::key_value_type;
 use crate::engine::MemoryUse;
 use crate::error::EngineError;
 use crate::options::{BackendKind, EngineOptions};
+use crate::rounds::{Drained, LoopStart};
 
 /// Keys of an attention range.
 const RANGE_KEYS: usize = 256;
@@ -36,6 +37,8 @@ pub(crate) struct Emulated {
     pages: Vec<u32>,
     /// Position that each slot's recurrent state stands at: every pass folds what was accepted before it.
     state_positions: Vec<u32>,
+    /// Tokens of each slot's ring that the host has seen.
+    drained: Vec<u32>,
     logits: Vec<f32>,
     passes: u64,
     checks: bool,
@@ -111,6 +114,7 @@ impl Emulated {
             buffers,
             pages,
             state_positions: vec![0; slots],
+            drained: vec![0; slots],
             logits: Vec::new(),
             passes: 0,
             checks: options.checks,
@@ -136,6 +140,12 @@ impl Emulated {
 
     fn launch(&mut self, step: &StepState, launches: Vec<Launch>) -> Result<(), EngineError> {
         self.put(self.buffers.step, 0, &bytes_of(&step.words()));
+        self.replay(launches)?;
+        self.fetch_logits(step.logit_rows as usize);
+        Ok(())
+    }
+
+    fn replay(&mut self, launches: Vec<Launch>) -> Result<(), EngineError> {
         for launch in launches {
             self.passes += 1;
             let kernel = Program::kernel_name(launch.kernel);
@@ -154,15 +164,24 @@ impl Emulated {
             };
             self.library.run(&launch, &mut self.memory)?;
         }
+        Ok(())
+    }
+
+    fn fetch_logits(&mut self, rows: usize) {
         let schedule = &self.program.schedule;
         let logits = schedule.buffer(schedule.logits);
         let bytes = &self.memory.bytes(self.buffers.arena)[logits.offset..];
-        let count = step.logit_rows as usize * logits.width;
+        let count = rows * logits.width;
         self.logits.clear();
         self.logits.extend(
             bytes.as_chunks::<4>().0[..count].iter().map(|bytes| f32::from_le_bytes(*bytes)),
         );
-        Ok(())
+    }
+
+    /// The step's state as the last pass left it.
+    fn step(&self) -> StepState {
+        let bytes = self.memory.bytes(self.buffers.step);
+        StepState::from_bytes(bytes).expect("the buffer was made for it")
     }
 }
 
@@ -182,6 +201,51 @@ impl Backend for Emulated {
 
     fn prefill_head(&mut self, step: &StepState) -> Result<(), EngineError> {
         self.launch(step, self.program.head.clone())
+    }
+
+    fn begin_loop(&mut self, start: &LoopStart<'_>) -> Result<bool, EngineError> {
+        let LoopStart { mut step, tokens, slot, rounds } = *start;
+        for rows in &mut step.slots[..step.slots_used as usize] {
+            rows.state_position = self.state_positions[rows.slot as usize];
+        }
+        let places = self.program.places.states.choices;
+        let (vocabulary, mask_words) = (places.vocabulary, places.mask_words());
+        let at = |place: usize, words: usize| place + slot * words * 4;
+        let biases: Vec<u32> = rounds.biases.iter().map(|bias| bias.to_bits()).collect();
+        let parts = [
+            (at(places.counts, vocabulary), &rounds.counts[..rounds.counts.len().min(vocabulary)]),
+            (at(places.biases, vocabulary), &biases[..biases.len().min(vocabulary)]),
+            (at(places.masks, mask_words), &rounds.mask[..rounds.mask.len().min(mask_words)]),
+        ];
+        for (place, words) in parts {
+            self.put(self.buffers.states, place, &bytes_of(words));
+        }
+        self.put(self.buffers.tokens, 0, &bytes_of(tokens));
+        self.put(self.buffers.step, 0, &bytes_of(&step.words()));
+        self.drained[slot] = 0;
+        Ok(true)
+    }
+
+    fn run_loop(&mut self, slot: usize, passes: usize) -> Result<Drained, EngineError> {
+        self.put(self.buffers.pages, 0, &bytes_of(&self.pages));
+        for _ in 0..passes {
+            let before = self.step();
+            self.replay(self.program.launches.clone())?;
+            if before.outputs & OUTPUT_LOGITS != 0 {
+                self.fetch_logits(before.logit_rows as usize);
+            }
+        }
+        let choice = self.step().choices[slot];
+        let ring = self.program.places.states.choices.ring + slot * RING_TOKENS * 4;
+        let words = self.memory.bytes(self.buffers.states)[ring..].as_chunks::<4>().0;
+        let tokens = (self.drained[slot]..choice.written)
+            .map(|index| u32::from_le_bytes(words[index as usize % RING_TOKENS]))
+            .collect();
+        if choice.written > self.drained[slot] {
+            self.state_positions[slot] = choice.state_position;
+        }
+        self.drained[slot] = choice.written;
+        Ok(Drained { tokens, choice })
     }
 
     fn logits(&self) -> &[f32] {

@@ -32,6 +32,9 @@ const DEFAULT_CONTEXT: usize = 65_536;
 /// Part of the available memory that a default context may take.
 const DEFAULT_CONTEXT_SHARE: u64 = 2;
 
+/// Passes that a device runs by itself between two looks of the host: enough that looking costs little, few enough that text flows.
+const PASSES_PER_VISIT: usize = 8;
+
 /// Slots in use.
 const SLOTS: usize = 1;
 
@@ -404,19 +407,45 @@ impl Engine {
         if limit == 0 {
             return Ok(FinishReason::Length);
         }
+        if let Some(finish) = output.take(token, limit, request, on_event) {
+            return Ok(finish);
+        }
+        if let Some(rounds) = sampler.rounds(self.vocabulary, &output.ends, limit - 1)
+            && self.sequence().begin_rounds(&[token], &rounds)?
+        {
+            return self.device_rounds(request, limit, output, on_event);
+        }
         loop {
-            if output.push(token, on_event) {
-                return Ok(FinishReason::Stop);
-            }
-            if output.tokens.len() == limit {
-                return Ok(FinishReason::Length);
-            }
-            if request.cancel.is_cancelled() {
-                return Ok(FinishReason::Cancelled);
-            }
             let mut sequence = self.sequence();
             token = sampler.sample(sequence.decode(&[token])?);
             sequence.accept(1);
+            if let Some(finish) = output.take(token, limit, request, on_event) {
+                return Ok(finish);
+            }
+        }
+    }
+
+    /// Rounds that the device runs by itself, with a look at what it chose now and then. Where the host ends the generation, at a stop
+    /// text or because it was cancelled, the device may have taken in some tokens more.
+    fn device_rounds(
+        &mut self,
+        request: &Request,
+        limit: usize,
+        output: &mut Output,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<FinishReason, EngineError> {
+        loop {
+            let passes = PASSES_PER_VISIT.min(limit - output.tokens.len());
+            let visit = self.sequence().rounds(passes)?;
+            for token in visit.tokens {
+                if let Some(finish) = output.take(token, limit, request, on_event) {
+                    return Ok(finish);
+                }
+            }
+            if visit.ended {
+                // The limit and the end tokens are the same on both sides, so this is never reached before them.
+                return Ok(FinishReason::Length);
+            }
         }
     }
 }
@@ -431,6 +460,23 @@ struct Output {
 }
 
 impl Output {
+    /// Takes in a token; returns why the generation ends with it, if it does.
+    fn take(
+        &mut self,
+        token: TokenId,
+        limit: usize,
+        request: &Request,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Option<FinishReason> {
+        if self.push(token, on_event) {
+            return Some(FinishReason::Stop);
+        }
+        if self.tokens.len() == limit {
+            return Some(FinishReason::Length);
+        }
+        request.cancel.is_cancelled().then_some(FinishReason::Cancelled)
+    }
+
     /// Takes in a token; returns whether the generation ends with it.
     fn push(&mut self, token: TokenId, on_event: &mut dyn FnMut(Event<'_>)) -> bool {
         self.tokens.push(token);

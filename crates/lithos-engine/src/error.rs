@@ -60,6 +60,9 @@ pub enum EngineError {
     /// Only cards are measured pass by pass.
     #[error("the backend {0} cannot be measured pass by pass: choose `--backend cuda`")]
     NotMeasured(BackendKind),
+    /// A loop that was not begun.
+    #[error("the backend {0} runs no loop of passes by itself: choose tokens pass by pass")]
+    NoLoop(BackendKind),
     /// The oracle refused.
     #[error(transparent)]
     Interpreter(#[from] InterpreterError),

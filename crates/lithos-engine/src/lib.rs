@@ -14,22 +14,27 @@ mod cuda_plan;
 mod engine;
 mod error;
 mod memory;
+mod noise;
 mod options;
 mod pages;
 mod passes;
 mod request;
+mod rounds;
 mod sampling;
 mod sequence;
 mod stop;
 
 pub use engine::{Engine, MemoryUse, choose_backend};
 pub use error::EngineError;
-pub use lithos_compiler::{Fusion, MAX_DECODE_ROWS};
+pub use lithos_compiler::{
+    ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, Fusion, MAX_DECODE_ROWS, MAX_ENDS,
+};
 pub use lithos_cpu::simd::Isa;
 pub use lithos_model::text::TokenId;
 pub use options::{BackendKind, EngineOptions};
 pub use passes::{LaunchTime, PassTimes, WeighedLaunch};
 pub use request::{Cancel, Completion, Event, FinishReason, Request, Timings};
+pub use rounds::{IN_PROMPT, MOST_VISIT, Rounds, Visit};
 pub use sampling::{Sampler, Sampling, largest};
 pub use sequence::Sequence;
 pub use stop::StopTexts;

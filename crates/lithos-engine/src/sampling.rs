@@ -2,12 +2,20 @@
 //!
 //! The order is the usual one (as in Hugging Face transformers and llama.cpp): penalties and bias on the logits, then temperature,
 //! then top-k, top-p and min-p, then a draw. Temperature 0 takes the largest logit after penalties and bias.
+//!
+//! A draw adds Gumbel noise times the temperature to the logits and takes the largest sum: softmax(logits / temperature) without sums
+//! over the vocabulary (Gumbel 1954; Maddison, Tarlow and Minka 2014). The noise is a function of seed, position and token, so a device
+//! draws the same ([`Sampler::rounds`]).
 
 use std::collections::HashMap;
 
+use lithos_compiler::{ADJUST_BIAS, ADJUST_COUNTS, Choice, MAX_ENDS};
+use lithos_kernels::LIST_ENTRIES;
 use lithos_model::text::{GenerationDefaults, TokenId};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::Rng;
+
+use crate::noise::{Noise, halves};
+use crate::rounds::{IN_PROMPT, Rounds};
 
 /// How tokens are chosen.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,17 +97,27 @@ impl Sampling {
     }
 
     fn changes_logits(&self) -> bool {
+        self.penalises() || !self.logit_bias.is_empty()
+    }
+
+    fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0
             || self.frequency_penalty != 0.0
-            || !self.logit_bias.is_empty()
+    }
+
+    /// How far below the largest logit min-p reaches.
+    fn floor(&self) -> f32 {
+        if self.min_p > 0.0 { self.temperature * self.min_p.ln() } else { f32::NEG_INFINITY }
     }
 }
 
 /// Chooses the tokens of one generation.
 pub struct Sampler {
     sampling: Sampling,
-    random: StdRng,
+    seed: u64,
+    /// Position of the token whose logits come next.
+    position: u32,
     /// Tokens of the prompt and the output: those that a repetition penalty counts.
     seen: HashMap<TokenId, SeenToken>,
     adjusted: Vec<f32>,
@@ -116,7 +134,8 @@ impl Sampler {
     pub fn new(sampling: Sampling, prompt: &[TokenId]) -> Self {
         let seed = sampling.seed.unwrap_or_else(|| rand::rng().random());
         Sampler {
-            random: StdRng::seed_from_u64(seed),
+            seed,
+            position: prompt.len().saturating_sub(1) as u32,
             seen: prompt.iter().map(|token| (*token, SeenToken::default())).collect(),
             sampling,
             adjusted: Vec::new(),
@@ -138,6 +157,7 @@ impl Sampler {
         let token =
             if self.sampling.temperature == 0.0 { largest(logits) } else { self.draw(logits) };
         self.adjusted = adjusted;
+        self.position = self.position.wrapping_add(1);
         self.seen.entry(token).or_default().generated += 1;
         token
     }
@@ -164,44 +184,91 @@ impl Sampler {
     }
 
     fn draw(&mut self, logits: &[f32]) -> TokenId {
-        let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
+        let Sampling { temperature, top_k, top_p, .. } = self.sampling;
+        let noise = Noise { seed: self.seed, position: self.position, temperature };
         let maximum = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let least = maximum + self.sampling.floor();
+        if top_k == 0 && top_p >= 1.0 {
+            return noise.draw(logits, least).map_or_else(|| largest(logits), TokenId);
+        }
         self.candidates.clear();
         // Below this a token's weight vanishes in f32 sums; leaving such tokens out makes sorting cheap.
-        let floor = maximum - 40.0 * temperature;
-        let kept = logits.iter().enumerate().filter(|(_, logit)| **logit >= floor);
-        self.candidates
-            .extend(kept.map(|(id, logit)| (((logit - maximum) / temperature).exp(), id as u32)));
-        let filters = top_k > 0 || top_p < 1.0;
-        if filters {
-            self.candidates.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        }
+        let vanishing = maximum - 40.0 * temperature;
+        let kept = logits.iter().enumerate().filter(|(_, logit)| **logit >= vanishing);
+        self.candidates.extend(kept.map(|(id, logit)| (*logit, id as u32)));
+        self.candidates.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         if top_k > 0 {
             self.candidates.truncate(top_k);
         }
         if top_p < 1.0 {
-            let total: f32 = self.candidates.iter().map(|(weight, _)| weight).sum();
+            let weight = |logit: f32| ((logit - maximum) / temperature).exp();
+            let total: f32 = self.candidates.iter().map(|(logit, _)| weight(*logit)).sum();
             let mut reached = 0.0;
-            let keep = self.candidates.iter().position(|(weight, _)| {
-                reached += weight;
+            let keep = self.candidates.iter().position(|(logit, _)| {
+                reached += weight(*logit);
                 reached >= top_p * total
             });
             self.candidates.truncate(keep.map_or(self.candidates.len(), |last| last + 1));
         }
-        if min_p > 0.0 {
-            // The most likely token has weight one.
-            self.candidates.retain(|(weight, _)| *weight >= min_p);
-        }
-        let total: f32 = self.candidates.iter().map(|(weight, _)| weight).sum();
-        let mut left = self.random.random::<f32>() * total;
-        for (weight, id) in &self.candidates {
-            left -= weight;
-            if left < 0.0 {
-                return TokenId(*id);
+        self.candidates.retain(|(logit, _)| *logit >= least);
+        let (mut best, mut token) = (f32::NEG_INFINITY, u32::MAX);
+        for (logit, id) in &self.candidates {
+            let sum = noise.add(*id, *logit);
+            if sum > best || (sum == best && *id < token) {
+                (best, token) = (sum, *id);
             }
         }
-        // Rounding can leave a crumb; and logits without a finite value leave no candidate at all.
-        self.candidates.last().map_or_else(|| largest(logits), |(_, id)| TokenId(*id))
+        // Logits without a finite value leave no candidate.
+        if token == u32::MAX { largest(logits) } else { TokenId(token) }
+    }
+
+    /// What a device needs to go on choosing as this does, until one of `ends` or `limit` tokens; `None` if it cannot: top-p without
+    /// top-k, a larger top-k than its lists hold, or too many end tokens.
+    pub fn rounds(&self, vocabulary: usize, ends: &[TokenId], limit: usize) -> Option<Rounds> {
+        let sampling = &self.sampling;
+        let draws = sampling.temperature != 0.0;
+        let listed = sampling.top_k > 0 || sampling.top_p >= 1.0;
+        if ends.len() > MAX_ENDS || (draws && (!listed || sampling.top_k > LIST_ENTRIES)) {
+            return None;
+        }
+        let mut rounds = Rounds::default();
+        let mut end_ids = [0; MAX_ENDS];
+        for (out, end) in end_ids.iter_mut().zip(ends) {
+            *out = end.0;
+        }
+        rounds.choice = Choice {
+            temperature: sampling.temperature,
+            floor: sampling.floor(),
+            top_k: sampling.top_k as u32,
+            top_p: sampling.top_p,
+            repetition_penalty: sampling.repetition_penalty,
+            presence_penalty: sampling.presence_penalty,
+            frequency_penalty: sampling.frequency_penalty,
+            seed: halves(self.seed),
+            ends_used: ends.len() as u32,
+            ends: end_ids,
+            left: limit.min(u32::MAX as usize) as u32,
+            ..Choice::default()
+        };
+        if sampling.penalises() {
+            rounds.choice.adjust |= ADJUST_COUNTS;
+            rounds.counts = vec![0; vocabulary];
+            for (token, seen) in &self.seen {
+                if let Some(count) = rounds.counts.get_mut(token.index()) {
+                    *count = IN_PROMPT | seen.generated;
+                }
+            }
+        }
+        if !sampling.logit_bias.is_empty() {
+            rounds.choice.adjust |= ADJUST_BIAS;
+            rounds.biases = vec![0.0; vocabulary];
+            for (token, bias) in &sampling.logit_bias {
+                if let Some(sum) = rounds.biases.get_mut(token.index()) {
+                    *sum += bias;
+                }
+            }
+        }
+        Some(rounds)
     }
 }
 

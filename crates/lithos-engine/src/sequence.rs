@@ -1,10 +1,11 @@
 //! The passes of one slot: what it has taken in, and how it takes in more.
 
-use lithos_compiler::{MAX_DECODE_ROWS, SlotRows, StepState};
+use lithos_compiler::{MAX_DECODE_ROWS, OUTPUT_CHOICES, OUTPUT_LOGITS, SlotRows, StepState};
 use lithos_model::text::TokenId;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::rounds::{LoopStart, MOST_VISIT, Rounds, Visit};
 
 /// What a slot has taken in.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,8 @@ pub(crate) struct Slot {
     pub(crate) pages: Vec<u32>,
     /// Rows of the last decode pass that are not yet accepted or rejected.
     pub(crate) undecided: Vec<TokenId>,
+    /// In a loop on the device, the token that the next pass takes in.
+    pub(crate) anchor: Option<TokenId>,
 }
 
 /// One slot of an engine, to run passes on.
@@ -128,15 +131,75 @@ impl<'e> Sequence<'e> {
         slot.tokens.extend(undecided.into_iter().take(count));
     }
 
+    /// Begins rounds that the device runs by itself, with the last chosen token and drafts of those that follow it: a first pass takes
+    /// them in, and chooses after each row. Drafts are accepted as far as they are what was chosen. `false` if the backend has no such
+    /// loop.
+    ///
+    /// With penalties there must be no drafts: a row's counts would miss those before it.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the tokens do not fit.
+    pub fn begin_rounds(
+        &mut self,
+        tokens: &[TokenId],
+        rounds: &Rounds,
+    ) -> Result<bool, EngineError> {
+        let tokens = &tokens[..tokens.len().min(MAX_DECODE_ROWS)];
+        let Some(anchor) = tokens.first() else { return Err(EngineError::EmptyPrompt) };
+        self.make_room(tokens)?;
+        let mut step = StepState::single(self.rows(tokens.len()), tokens.len());
+        step.outputs = OUTPUT_CHOICES | if rounds.logits { OUTPUT_LOGITS } else { 0 };
+        step.choices[self.slot] = rounds.choice;
+        let start = LoopStart { step, tokens: &ids(tokens), slot: self.slot, rounds };
+        let begun = self.engine.backend.begin_loop(&start)?;
+        self.engine.slots[self.slot].anchor = begun.then_some(*anchor);
+        Ok(begun)
+    }
+
+    /// Runs passes of the rounds that were begun, as many as the context and the ring of tokens have room for, and brings what they chose.
+    /// All but the last token are then taken in.
+    ///
+    /// # Errors
+    /// [`EngineError`] if no rounds were begun, there is no room, or a pass failed.
+    pub fn rounds(&mut self, passes: usize) -> Result<Visit, EngineError> {
+        let Some(anchor) = self.engine.slots[self.slot].anchor else {
+            return Err(EngineError::NoLoop(self.engine.backend()));
+        };
+        // The first pass may have drafts.
+        let room = self.engine.context().saturating_sub(self.tokens().len()).max(1);
+        let passes = passes.min(MOST_VISIT - MAX_DECODE_ROWS).min(room);
+        self.reserve(passes)?;
+        let drained = self.engine.backend.run_loop(self.slot, passes)?;
+        let slot = &mut self.engine.slots[self.slot];
+        let tokens: Vec<TokenId> = drained.tokens.into_iter().map(TokenId).collect();
+        if let Some((last, taken)) = tokens.split_last() {
+            slot.tokens.push(anchor);
+            slot.tokens.extend_from_slice(taken);
+            slot.anchor = Some(*last);
+            slot.state_position = drained.choice.state_position as usize;
+        }
+        Ok(Visit { tokens, ended: drained.choice.left == 0 })
+    }
+
+    /// Logits of the last pass, where they were asked for.
+    pub fn logits(&self) -> &[f32] {
+        self.engine.backend.logits()
+    }
+
     /// Checks that the tokens fit and extends the slot's pages for them.
     pub(crate) fn make_room(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
         let vocabulary = self.engine.vocabulary();
         if let Some(token) = tokens.iter().find(|token| token.index() >= vocabulary) {
             return Err(EngineError::TokenOutsideVocabulary { token: token.0, vocabulary });
         }
+        self.reserve(tokens.len())
+    }
+
+    /// Extends the slot's pages for so many more tokens.
+    fn reserve(&mut self, count: usize) -> Result<(), EngineError> {
         let (context, most) = (self.engine.context(), self.engine.most_context());
         let slot = &mut self.engine.slots[self.slot];
-        let wanted = slot.tokens.len() + tokens.len();
+        let wanted = slot.tokens.len() + count;
         if wanted > context || !self.engine.pages.grow(&mut slot.pages, wanted) {
             return Err(EngineError::ContextTooLong { prompt: wanted, context, most });
         }

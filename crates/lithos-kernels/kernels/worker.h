@@ -20,13 +20,14 @@
 #define MOST_LANE_WIDTH 8
 #define MOST_QUARTER_WIDTH 32
 
-// Buffers that every task may read. Offsets into weights and states count 16 bytes, so that 32 bits reach 64 GB.
+// Buffers that every task may read. Offsets into weights and states count 16 bytes, so that 32 bits reach 64 GB. The end of a pass
+// writes the step's state and tokens of the next.
 struct Memory {
     DEVICE const uchar* weights;
     DEVICE float* arena;
     DEVICE uchar* states;
-    DEVICE const StepState* step;
-    DEVICE const uint* tokens;
+    DEVICE StepState* step;
+    DEVICE uint* tokens;
     DEVICE const uint* pages;
     Counter joins;
 };

@@ -28,6 +28,7 @@ TASK float lane_max(float x) {
     return x;
 }
 TASK float lane_xor(float x, uint mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+TASK uint lane_xor(uint x, uint mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 TASK float lane_get(float x, uint lane) { return __shfl_sync(0xffffffffu, x, lane); }
 
 // All threads of a worker have arrived and see each other's writes, in shared and in device memory.
@@ -55,6 +56,8 @@ TASK float max(float a, float b) { return fmaxf(a, b); }
 TASK uint min(uint a, uint b) { return a < b ? a : b; }
 TASK uint max(uint a, uint b) { return a > b ? a : b; }
 
+// The upper word of a product.
+TASK uint multiply_upper(uint a, uint b) { return __umulhi(a, b); }
 
 // Two halves in a word, the first in the low bits.
 TASK uint halves_of_floats(float first, float second) {

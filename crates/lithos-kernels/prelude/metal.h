@@ -12,6 +12,7 @@ using namespace metal;
 TASK float lane_sum(float x) { return simd_sum(x); }
 TASK float lane_max(float x) { return simd_max(x); }
 TASK float lane_xor(float x, uint mask) { return simd_shuffle_xor(x, ushort(mask)); }
+TASK uint lane_xor(uint x, uint mask) { return simd_shuffle_xor(x, ushort(mask)); }
 TASK float lane_get(float x, uint lane) { return simd_shuffle(x, ushort(lane)); }
 
 // All threads of a worker have arrived and see each other's writes, in shared and in device memory.
@@ -32,6 +33,8 @@ TASK float magnitude(float x) { return fabs(x); }
 // a b + c, rounded once.
 TASK float fused(float a, float b, float c) { return fma(a, b, c); }
 
+// The upper word of a product.
+TASK uint multiply_upper(uint a, uint b) { return mulhi(a, b); }
 
 // Two halves in a word, the first in the low bits.
 TASK uint halves_of_floats(float first, float second) { return as_type<uint>(half2(half(first), half(second))); }

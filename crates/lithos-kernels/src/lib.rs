@@ -23,16 +23,16 @@ impl Language {
         match self {
             Language::Metal => format!(
                 "kernel void {name}(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],\n    \
-                 device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],\n    \
-                 device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],\n    \
+                 device uchar* states [[buffer(2)]], device StepState* step [[buffer(3)]],\n    \
+                 device uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],\n    \
                  device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],\n    \
                  uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],\n    \
                  uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],\n    \
                  uint workers [[threadgroups_per_grid]])"
             ),
             Language::Cuda => format!(
-                "extern \"C\" __global__ void __launch_bounds__(512, 1) {name}(const uchar* weights, float* arena, uchar* states, const StepState* step,\n    \
-                 const uint* tokens, const uint* pages, const uint* records, uint* joins)"
+                "extern \"C\" __global__ void __launch_bounds__(512, 1) {name}(const uchar* weights, float* arena, uchar* states, StepState* step,\n    \
+                 uint* tokens, const uint* pages, const uint* records, uint* joins)"
             ),
         }
     }
@@ -64,7 +64,7 @@ impl Language {
 }
 
 /// The headers with task bodies, in the order in which they build on each other.
-const BODIES: [&str; 9] = [
+const BODIES: [&str; 10] = [
     include_str!("../kernels/worker.h"),
     include_str!("../kernels/codes.h"),
     include_str!("../kernels/matrix.h"),
@@ -74,6 +74,7 @@ const BODIES: [&str; 9] = [
     include_str!("../kernels/attention.h"),
     include_str!("../kernels/delta.h"),
     include_str!("../kernels/rows.h"),
+    include_str!("../kernels/head.h"),
 ];
 
 /// Simdgroups of a worker at most, so that what its task bodies share fits the memory that the prelude gives them: 16 on CUDA, where
@@ -98,6 +99,15 @@ pub const STAGED_COLUMN_BYTES: usize = 32;
 
 /// Teams of workers at most that share the columns of a projection; `MOST_TEAMS` of `linear.h`.
 pub const MOST_TEAMS: usize = 256;
+
+/// Workers at most that share the head; `MOST_CHOOSERS` of `head.h`.
+pub const MOST_CHOOSERS: usize = 256;
+
+/// Tokens that a worker keeps of a row at most, and most of top-k; `LIST_ENTRIES` of `head.h`.
+pub const LIST_ENTRIES: usize = 64;
+
+/// Tokens of a slot's ring; `RING_TOKENS` of `head.h`.
+pub const RING_TOKENS: usize = 64;
 
 /// What a partial result of attention holds beside the weighted values, of which it uses two floats; `PARTIAL_HEADER` of `attention.h`.
 pub const PARTIAL_HEADER: usize = 4;
@@ -141,6 +151,9 @@ mod tests {
         assert_eq!(defined(&bodies, "RING_ROWS"), RING_ROWS);
         assert_eq!(defined(&bodies, "PAGE_TOKENS"), PAGE_TOKENS);
         assert_eq!(defined(&bodies, "MOST_TEAMS"), MOST_TEAMS);
+        assert_eq!(defined(&bodies, "MOST_CHOOSERS"), MOST_CHOOSERS);
+        assert_eq!(defined(&bodies, "LIST_ENTRIES"), LIST_ENTRIES);
+        assert_eq!(defined(&bodies, "RING_TOKENS"), RING_TOKENS);
         assert_eq!(defined(&bodies, "PARTIAL_HEADER"), PARTIAL_HEADER);
         assert_eq!(defined(&bodies, "FINE_KEYS"), FINE_KEYS);
         assert_eq!(defined(&bodies, "MOST_RANGE_KEYS"), MOST_RANGE_KEYS);
@@ -166,6 +179,8 @@ mod tests {
                 Language::Cuda => assert!(operand * 4 <= CUDA_OPERAND_BYTES),
             }
             assert!(projection <= shared);
+            // Lists of simdgroups that merge, and the tokens that they choose.
+            assert!(simdgroups * 2 * LIST_ENTRIES + rows <= 2 * simdgroups * step_floats);
             // A tile of queries and its scores; shares of a merge.
             let scores = MOST_RANGE_KEYS + 4;
             assert!(8 * (attention_width.max(MOST_RANGE_KEYS) + scores) <= shared);

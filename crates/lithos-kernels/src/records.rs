@@ -113,6 +113,29 @@ records! {
         /// Counters of workers that have come to the end of a slice, in the states.
         arrivals: u32,
     }
+    /// The head, and what becomes of its logits.
+    ChooseRecord {
+        /// The matrix.
+        matrix: MatrixRecord,
+        /// What it multiplies.
+        operand: OperandRecord,
+        /// Logits, in the arena.
+        output: u32,
+        /// Tokens of the vocabulary.
+        outputs: u32,
+        /// What workers keep of each row, in the arena: `[row][worker][entry][logit or score, token]`.
+        lists: u32,
+        /// Counter of workers that have come to the end, in the states.
+        arrivals: u32,
+        /// Chosen tokens, in the states: `[slot][place]`.
+        ring: u32,
+        /// How often tokens were there before, in the states: `[slot][token]`.
+        counts: u32,
+        /// Biases of tokens, in the states: `[slot][token]`.
+        biases: u32,
+        /// Tokens that may be chosen, in the states, one bit each: `[slot][word]`.
+        masks: u32,
+    }
     /// The two projections of a feed-forward network, and SiLU of the first times the second.
     GateUpRecord {
         /// Gate.

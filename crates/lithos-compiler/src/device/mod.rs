@@ -13,5 +13,5 @@ mod records;
 
 pub use lanes::{LaneLayout, LaneLayoutError};
 pub use load::{LoadError, PackedPart, WeightPieces};
-pub use places::{KeyValues, Places, StatePlaces, WeightPlaces};
+pub use places::{ChoicePlaces, KeyValues, Places, StatePlaces, WeightPlaces};
 pub use program::{DeviceError, DeviceOptions, Launch, Program};

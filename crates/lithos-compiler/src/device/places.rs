@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lithos_graph::{Graph, OpKind, Rotary, StateKind, ValueId, WeightForm};
-use lithos_kernels::{MOST_TEAMS, PAGE_TOKENS, RING_ROWS};
+use lithos_kernels::{MOST_TEAMS, PAGE_TOKENS, RING_ROWS, RING_TOKENS};
 
 use super::lanes::LaneLayout;
 use super::program::{DeviceError, DeviceOptions};
@@ -56,11 +56,53 @@ pub struct StatePlaces {
     pub histories: HashMap<ValueId, usize>,
     /// Delta-rule states and logs: byte offset and floats of a slot.
     pub deltas: HashMap<ValueId, (usize, usize)>,
-    /// Counters of workers that share the columns of a projection: bytes from and to. They are 0 at first, and after every launch that
+    /// Counters of workers that share the columns of a projection, and of those that share the head: bytes from and to. They are 0 at first, and after every launch that
     /// ends a multiple of what they count to.
     pub arrivals: std::ops::Range<usize>,
+    /// What the choice of tokens needs beside the step's state.
+    pub choices: ChoicePlaces,
     /// Bytes in all.
     pub bytes: usize,
+}
+
+/// Places of what the choice of tokens needs, as byte offsets. All of it is 0 at first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChoicePlaces {
+    /// Counter of workers that have come to the end of the head.
+    pub arrivals: usize,
+    /// Rings of [`RING_TOKENS`] chosen tokens, `[slot][place]`, u32.
+    pub ring: usize,
+    /// How often tokens were there before, `[slot][token]`, u32: the upper bit for the prompt, the others count generated ones.
+    pub counts: usize,
+    /// Biases of tokens, `[slot][token]`, f32.
+    pub biases: usize,
+    /// Tokens that may be chosen, one bit each, `[slot][word]`, u32.
+    pub masks: usize,
+    /// Tokens of the vocabulary.
+    pub vocabulary: usize,
+}
+
+impl ChoicePlaces {
+    /// Words of a slot's mask.
+    pub fn mask_words(&self) -> usize {
+        self.vocabulary.div_ceil(32)
+    }
+
+    fn new(
+        arrivals: usize,
+        slots: usize,
+        vocabulary: usize,
+        mut take: impl FnMut(usize) -> usize,
+    ) -> Self {
+        ChoicePlaces {
+            arrivals,
+            ring: take(slots * RING_TOKENS * 4),
+            counts: take(slots * vocabulary * 4),
+            biases: take(slots * vocabulary * 4),
+            masks: take(slots * vocabulary.div_ceil(32) * 4),
+            vocabulary,
+        }
+    }
 }
 
 /// Places of everything.
@@ -85,7 +127,7 @@ impl Places {
         let pages = options.capacity.div_ceil(PAGE_TOKENS) + options.slots - 1;
         Ok(Places {
             weights: WeightPlaces::new(graph, schedule)?,
-            states: StatePlaces::new(graph, options, pages),
+            states: StatePlaces::new(graph, options, pages, schedule.buffer(schedule.logits).width),
             pages_per_slot: pages,
             pages,
         })
@@ -143,7 +185,7 @@ impl WeightPlaces {
 }
 
 impl StatePlaces {
-    fn new(graph: &Graph, options: &DeviceOptions, pages: usize) -> Self {
+    fn new(graph: &Graph, options: &DeviceOptions, pages: usize, vocabulary: usize) -> Self {
         let mut places = StatePlaces::default();
         let take = |end: &mut usize, bytes: usize| {
             let offset = *end;
@@ -151,9 +193,10 @@ impl StatePlaces {
             offset
         };
         let counters = MOST_SLICED * MOST_TEAMS * 4;
-        let first = take(&mut places.bytes, counters);
-        places.arrivals = first..first + counters;
+        let first = take(&mut places.bytes, counters + GRAIN);
+        places.arrivals = first..first + counters + GRAIN;
         let mut take = |bytes| take(&mut places.bytes, bytes);
+        places.choices = ChoicePlaces::new(first + counters, options.slots, vocabulary, &mut take);
         for id in graph.states() {
             match *graph.value(id).state().expect("listed as a state") {
                 StateKind::KeyValue { heads, head_dim } => {

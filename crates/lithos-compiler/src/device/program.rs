@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use lithos_graph::{Graph, Part, StateKind, ValueId};
 use lithos_kernels::{
-    CUDA_OPERAND_BYTES, FINE_KEYS, Language, MOST_HEAD_WIDTH, MOST_RANGE_KEYS, PARTIAL_HEADER,
-    library,
+    CUDA_OPERAND_BYTES, FINE_KEYS, LIST_ENTRIES, Language, MOST_CHOOSERS, MOST_HEAD_WIDTH,
+    MOST_RANGE_KEYS, PARTIAL_HEADER, library,
 };
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ use super::places::{KeyValues, Places};
 use super::records::{Recorder, Slices};
 use crate::regions::Fusion;
 use crate::schedule::{CompileError, Options, PassKind, Schedule};
-use crate::step::StepState;
+use crate::step::{MAX_DECODE_ROWS, StepState};
 
 /// What to build for.
 #[derive(Clone, Copy, Debug)]
@@ -145,9 +145,18 @@ impl Program {
             },
         )?;
         let mut places = Places::new(graph, &schedule, &options)?;
-        let slices = Slices::new(CUDA_OPERAND_BYTES, schedule.arena.next_multiple_of(64));
-        let mut recorder =
-            Recorder { graph, schedule: &schedule, options: &options, places: &mut places, slices };
+        // A logit or score and a token for each.
+        let lists = schedule.arena.next_multiple_of(64);
+        let lists_end = lists + MAX_DECODE_ROWS * MOST_CHOOSERS * LIST_ENTRIES * 8;
+        let slices = Slices::new(CUDA_OPERAND_BYTES, lists_end);
+        let mut recorder = Recorder {
+            graph,
+            schedule: &schedule,
+            options: &options,
+            places: &mut places,
+            slices,
+            lists,
+        };
         let phases: Vec<PhaseCalls> = schedule
             .phases
             .iter()
@@ -156,7 +165,7 @@ impl Program {
                 schedule.groups[phase.clone()].iter().map(|group| recorder.call(group)).collect()
             })
             .collect::<Result<_, _>>()?;
-        schedule.arena = schedule.arena.max(recorder.slices.most());
+        schedule.arena = lists_end.max(recorder.slices.most());
         let mut builder = Builder::new(&schedule, &phases);
         let launches: Vec<Launch> = (0..schedule.regions.len())
             .map(|region| builder.launch(region, schedule.regions[region].phases.clone()))
@@ -193,10 +202,12 @@ impl Program {
         text += &library(language, &StepState::c_text());
         text += "#define RECORD(Type, at) *(DEVICE const Type*)(records + (at))\n";
         for (kernel, body) in self.kernels.iter().enumerate() {
+            // Passes after the end of a loop have no rows.
             let _ = write!(
                 text,
                 "\n{} {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
                  Memory memory = {{weights, arena, states, step, tokens, pages, joins}};\n    \
+                 if (step->rows == 0) return;\n    \
                  Worker worker = THIS_WORKER;\n{body}}}\n",
                 language.signature(&Self::kernel_name(kernel))
             );

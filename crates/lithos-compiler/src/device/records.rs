@@ -3,9 +3,9 @@
 use bytemuck::Pod;
 use lithos_graph::{Graph, OpKind, StateKind, ValueId};
 use lithos_kernels::records::{
-    AttendRecord, ConvolveRecord, DeltaRecord, ElementwiseRecord, GateUpRecord, GatherRecord,
-    HeadNormRecord, HeadRecord, KeptRecord, LinearRecord, MatrixRecord, MergeRecord, NOTHING,
-    OperandRecord,
+    AttendRecord, ChooseRecord, ConvolveRecord, DeltaRecord, ElementwiseRecord, GateUpRecord,
+    GatherRecord, HeadNormRecord, HeadRecord, KeptRecord, LinearRecord, MatrixRecord, MergeRecord,
+    NOTHING, OperandRecord,
 };
 use lithos_kernels::{MOST_TEAMS, STAGED_COLUMN_BYTES};
 
@@ -47,6 +47,8 @@ pub(crate) struct Recorder<'a> {
     pub(crate) options: &'a DeviceOptions,
     pub(crate) places: &'a mut Places,
     pub(crate) slices: Slices,
+    /// Where workers keep candidates, in bytes of the arena.
+    pub(crate) lists: usize,
 }
 
 /// What projections whose columns are cut into slices need beside their operands.
@@ -105,6 +107,24 @@ impl Recorder<'_> {
                     width: self.width(*output),
                 };
                 Call::new(format!("gather<{}>", self.format(*table)), record)
+            }
+            TaskKind::Linear { input, weight, output, add: false, rows: RowSet::Logit }
+                if *output == self.schedule.logits =>
+            {
+                let choices = &self.places.states.choices;
+                let record = ChooseRecord {
+                    matrix: self.matrix(*weight),
+                    operand: self.operand(input)?,
+                    output: self.buffer(*output),
+                    outputs: self.width(*output),
+                    lists: (self.lists / 4) as u32,
+                    arrivals: grains(choices.arrivals),
+                    ring: grains(choices.ring),
+                    counts: grains(choices.counts),
+                    biases: grains(choices.biases),
+                    masks: grains(choices.masks),
+                };
+                Call::new(format!("head<{}>", self.format(*weight)), record)
             }
             TaskKind::Linear { input, weight, output, add, rows } => {
                 let (slices, partials, arrivals) =

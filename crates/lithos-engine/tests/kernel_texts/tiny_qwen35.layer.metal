@@ -1,14 +1,15 @@
 #define RECORD(Type, at) *(DEVICE const Type*)(records + (at))
 
 kernel void region_0(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
-    device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],
-    device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
+    device uchar* states [[buffer(2)]], device StepState* step [[buffer(3)]],
+    device uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
     device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
@@ -16,14 +17,15 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
 }
 
 kernel void region_1(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
-    device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],
-    device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
+    device uchar* states [[buffer(2)]], device StepState* step [[buffer(3)]],
+    device uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
     device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // mixer
     #pragma unroll 1
@@ -53,14 +55,15 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
 }
 
 kernel void region_2(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
-    device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],
-    device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
+    device uchar* states [[buffer(2)]], device StepState* step [[buffer(3)]],
+    device uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
     device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // mixer
     #pragma unroll 1
@@ -87,16 +90,17 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
 }
 
 kernel void region_3(device const uchar* weights [[buffer(0)]], device float* arena [[buffer(1)]],
-    device uchar* states [[buffer(2)]], device const StepState* step [[buffer(3)]],
-    device const uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
+    device uchar* states [[buffer(2)]], device StepState* step [[buffer(3)]],
+    device uint* tokens [[buffer(4)]], device const uint* pages [[buffer(5)]],
     device const uint* records [[buffer(6)]], device atomic_uint* joins [[buffer(7)]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint simdgroups [[simdgroups_per_threadgroup]], uint index [[threadgroup_position_in_grid]],
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // head
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    expect_records(worker, records + 20);
+    head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));
+    expect_records(worker, records + 21);
 }

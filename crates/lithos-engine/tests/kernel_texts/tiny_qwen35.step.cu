@@ -1,9 +1,10 @@
 #define RECORD(Type, at) *(DEVICE const Type*)(records + (at))
 
-extern "C" __global__ void __launch_bounds__(512, 1) region_0(const uchar* weights, float* arena, uchar* states, const StepState* step,
-    const uint* tokens, const uint* pages, const uint* records, uint* joins) {
+extern "C" __global__ void __launch_bounds__(512, 1) region_0(const uchar* weights, float* arena, uchar* states, StepState* step,
+    uint* tokens, const uint* pages, const uint* records, uint* joins) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
@@ -113,16 +114,17 @@ extern "C" __global__ void __launch_bounds__(512, 1) region_0(const uchar* weigh
         join(memory, worker);
     }
     // head
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 1376));
-    expect_records(worker, records + 1396);
+    head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 1376));
+    expect_records(worker, records + 1397);
 }
 
-extern "C" __global__ void __launch_bounds__(512, 1) region_1(const uchar* weights, float* arena, uchar* states, const StepState* step,
-    const uint* tokens, const uint* pages, const uint* records, uint* joins) {
+extern "C" __global__ void __launch_bounds__(512, 1) region_1(const uchar* weights, float* arena, uchar* states, StepState* step,
+    uint* tokens, const uint* pages, const uint* records, uint* joins) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // head
-    linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
-    expect_records(worker, records + 20);
+    head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));
+    expect_records(worker, records + 21);
 }

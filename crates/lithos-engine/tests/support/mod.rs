@@ -6,6 +6,7 @@ use lithos_engine::{BackendKind, Engine, EngineOptions, Fusion, TokenId};
 use lithos_format::Checkpoint;
 
 /// Ids and logits `[T, V]` of an independent implementation.
+#[allow(dead_code, reason = "not every test compares logits")]
 pub struct Reference {
     pub ids: Vec<TokenId>,
     pub logits: Vec<f32>,
@@ -43,6 +44,7 @@ pub fn interpreter() -> EngineOptions {
 }
 
 /// Logits of all tokens through prefill passes.
+#[allow(dead_code, reason = "not every test compares logits")]
 pub fn prefilled(engine: &mut Engine, ids: &[TokenId]) -> Vec<f32> {
     let mut logits = Vec::new();
     let mut sequence = engine.sequence();
@@ -57,6 +59,7 @@ pub fn prefilled(engine: &mut Engine, ids: &[TokenId]) -> Vec<f32> {
 }
 
 /// Logits of all tokens through decode passes of `rows` rows, all accepted.
+#[allow(dead_code, reason = "not every test compares logits")]
 pub fn decoded(engine: &mut Engine, ids: &[TokenId], rows: usize) -> Vec<f32> {
     let mut logits = Vec::new();
     let mut sequence = engine.sequence();
