@@ -18,7 +18,7 @@ mod task;
 mod verify;
 
 pub use regions::Fusion;
-pub use schedule::{CompileError, Options, PassKind, Region, Schedule};
+pub use schedule::{CompileError, MergeIn, Options, PassKind, Region, Schedule};
 pub use step::{
     ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, MAX_DECODE_ROWS, MAX_ENDS, MAX_SLOTS,
     OUTPUT_CHOICES, OUTPUT_LOGITS, SlotRows, StepState,

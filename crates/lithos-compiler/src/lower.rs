@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use lithos_graph::{Graph, Op, OpKind, Part, StateKind, ValueId};
 
-use crate::schedule::{CompileError, Options, PassKind};
+use crate::schedule::{CompileError, MergeIn, Options, PassKind};
 use crate::task::{
     Access, Buffer, BufferId, BufferRows, Elementwise, HeadStage, LinearInput, Norm, Place,
     Prepared, PreparedId, RowSet, TaskGroup, TaskKind,
@@ -31,6 +31,7 @@ pub(crate) fn lower(graph: &Graph, options: Options) -> Result<Lowered, CompileE
         norm_of: HashMap::new(),
         stage_of: HashMap::new(),
         appended: HashMap::new(),
+        merged_of: HashMap::new(),
         prepared_of: HashMap::new(),
         absorbed: vec![false; graph.ops.len()],
         groups: Vec::new(),
@@ -74,6 +75,8 @@ struct Lowering<'g> {
     stage_of: HashMap<ValueId, HeadStage>,
     /// The keys and values last appended to each state.
     appended: HashMap<ValueId, (HeadStage, BufferId)>,
+    /// Values that are merged from partial results of attention by their readers.
+    merged_of: HashMap<ValueId, LinearInput>,
     /// Operands already prepared.
     prepared_of: HashMap<ValueId, PreparedId>,
     /// Operations that an earlier group has taken in.
@@ -292,6 +295,13 @@ impl Lowering<'_> {
         weights: &[ValueId],
     ) -> Result<(LinearInput, Vec<Access>), CompileError> {
         let value = op.inputs[0];
+        if let Some(merged) = self.merged_of.get(&value) {
+            let LinearInput::Merged { partials, gate, .. } = *merged else {
+                unreachable!("only merges are kept here")
+            };
+            let reads = [Some(partials), gate].into_iter().flatten().map(|id| self.whole(id));
+            return Ok((*merged, reads.collect()));
+        }
         let (source, norm) = match self.norm_of.get(&value) {
             Some((source, norm)) => (*source, Some(*norm)),
             None => (value, None),
@@ -337,7 +347,6 @@ impl Lowering<'_> {
             }
             None => (op.outputs[0], None),
         };
-        let output = self.buffer(output, BufferRows::Pass);
         match self.options.pass {
             PassKind::Decode => self.attend_ranges(op, q, k, v, state, scale, gate, output),
             PassKind::Prefill { .. } => self.attend_blocks(op, q, k, v, state, scale, gate, output),
@@ -355,12 +364,12 @@ impl Lowering<'_> {
         state: ValueId,
         scale: f32,
         gate: Option<BufferId>,
-        output: BufferId,
+        output: ValueId,
     ) {
         let Some(StateKind::KeyValue { head_dim, .. }) = self.graph.value(state).state() else {
             unreachable!("validated: attention reads a key/value state")
         };
-        let heads = self.buffers[output.index()].width / head_dim;
+        let heads = self.graph.value(output).width() / head_dim;
         let width =
             heads * self.options.attention_ranges * (head_dim + self.options.partial_header);
         let name = format!("{}.partials", self.graph.value(op.outputs[0]).name);
@@ -368,6 +377,12 @@ impl Lowering<'_> {
         let reads = vec![q.buffer, k.buffer, v];
         let kind = TaskKind::AttendRange { q, k, v, state, scale, partials };
         self.push_with_state(op, kind, reads, vec![partials], state);
+        let projected = self.all_readers(output, |kind| *kind == OpKind::Linear);
+        if self.options.merge_in == MergeIn::Readers && projected {
+            self.merged_of.insert(output, LinearInput::Merged { partials, gate, state });
+            return;
+        }
+        let output = self.buffer(output, BufferRows::Pass);
         let mut reads = vec![partials];
         reads.extend(gate);
         self.push(op, TaskKind::MergeRanges { partials, gate, state, output }, reads, vec![output]);
@@ -383,8 +398,9 @@ impl Lowering<'_> {
         state: ValueId,
         scale: f32,
         gate: Option<BufferId>,
-        output: BufferId,
+        output: ValueId,
     ) {
+        let output = self.buffer(output, BufferRows::Pass);
         let queries = q.buffer;
         let reads = vec![q.buffer, k.buffer, v];
         let writes = vec![queries];

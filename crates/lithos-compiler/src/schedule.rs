@@ -37,6 +37,15 @@ impl PassKind {
     }
 }
 
+/// Where partial results of attention are merged. The merged values are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeIn {
+    /// In a phase of their own: once for all workers.
+    Phase,
+    /// In the projections that read them, where nothing else does: every worker does it for itself, which saves a join.
+    Readers,
+}
+
 /// What to compile.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -48,6 +57,8 @@ pub struct Options {
     pub attention_ranges: usize,
     /// Elements that the target keeps with a partial attention result beside the weighted values.
     pub partial_header: usize,
+    /// Where they are merged.
+    pub merge_in: MergeIn,
 }
 
 /// One launch: a run of phases, with a join of all workers between them.

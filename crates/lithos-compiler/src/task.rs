@@ -83,6 +83,16 @@ pub enum LinearInput {
         /// Norm on the way.
         norm: Option<Norm>,
     },
+    /// Partial results of attention; each worker merges them in the order of their ranges, applies the output gate and brings
+    /// the rows into operand form for itself. Few rows.
+    Merged {
+        /// Partial results, as of [`TaskKind::AttendRange`].
+        partials: BufferId,
+        /// Sigmoid gate of attention's output.
+        gate: Option<BufferId>,
+        /// Key/value state, for its shape.
+        state: ValueId,
+    },
     /// An operand that an earlier phase prepared, for many rows.
     Prepared(PreparedId),
 }

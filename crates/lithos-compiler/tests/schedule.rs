@@ -1,7 +1,8 @@
 //! Schedules of a small hybrid model: what is fused, where phases and regions are cut, and that the verifier sees damage.
 
 use lithos_compiler::{
-    BufferRows, Fusion, Options, PassKind, Region, Schedule, TaskGroup, TaskKind,
+    BufferRows, Fusion, LinearInput, MergeIn, Options, PassKind, Place, Region, Schedule,
+    TaskGroup, TaskKind,
 };
 use lithos_format::{Codes, Encoding};
 use lithos_graph::{
@@ -99,7 +100,11 @@ fn hybrid() -> Graph {
 }
 
 fn compile(pass: PassKind, fusion: Fusion) -> Schedule {
-    let options = Options { pass, fusion, attention_ranges: 2, partial_header: 2 };
+    compile_with(pass, fusion, MergeIn::Phase)
+}
+
+fn compile_with(pass: PassKind, fusion: Fusion, merge_in: MergeIn) -> Schedule {
+    let options = Options { pass, fusion, attention_ranges: 2, partial_header: 2, merge_in };
     Schedule::compile(&hybrid(), options).expect("compiles")
 }
 
@@ -135,6 +140,26 @@ fn decode_takes_norms_and_residuals_in() {
     );
     assert_eq!(schedule.buffer(schedule.logits).rows, BufferRows::Logit);
     assert_eq!(schedule.head, schedule.phases.len() - 1);
+}
+
+#[test]
+fn readers_merge_partial_results() {
+    let own_phase = compile(PassKind::Decode, Fusion::Step);
+    let schedule = compile_with(PassKind::Decode, Fusion::Step, MergeIn::Readers);
+    assert_eq!(schedule.phases.len() + 1, own_phase.phases.len());
+    assert!(!names(&schedule.groups).contains(&"merge_ranges"));
+    let merged = schedule.groups.iter().find_map(|group| match group.kind {
+        TaskKind::Linear {
+            input: LinearInput::Merged { partials, gate: Some(gate), .. }, ..
+        } => Some((group, [partials, gate])),
+        _ => None,
+    });
+    let (group, read) = merged.expect("the output projection merges and gates");
+    for buffer in read {
+        assert!(group.reads.iter().any(|access| access.place == Place::Buffer(buffer)));
+    }
+    // Many rows attend in blocks, which leave nothing to merge.
+    compile_with(PassKind::Prefill { chunk: 64 }, Fusion::Step, MergeIn::Readers);
 }
 
 #[test]

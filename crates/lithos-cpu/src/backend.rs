@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use lithos_compiler::{
-    CompileError, Fusion, MAX_DECODE_ROWS, Options, PassKind, Schedule, StepState,
+    CompileError, Fusion, MAX_DECODE_ROWS, MergeIn, Options, PassKind, Schedule, StepState,
 };
 use lithos_format::Checkpoint;
 use lithos_graph::Graph;
@@ -24,6 +24,9 @@ const SMALLEST_RANGE: usize = 256;
 
 /// Ranges that a row's keys are split into at most. Fixed by the capacity, so that a row's sums do not depend on its pass.
 const MOST_RANGES: usize = 32;
+
+/// With so many workers at most each merges partial results of attention for itself: together they then merge as often.
+const MOST_MERGING_WORKERS: usize = 8;
 
 /// Bytes of intermediate buffers that a prefill chunk may need.
 const CHUNK_BYTES: usize = 64 << 20;
@@ -91,22 +94,25 @@ impl CpuBackend {
             .div_ceil(MOST_RANGES)
             .max(SMALLEST_RANGE)
             .next_multiple_of(PAGE_TOKENS);
-        let compile = |pass| {
+        let compile = |pass, merge_in| {
             let options = Options {
                 pass,
                 fusion: options.fusion,
                 attention_ranges: options.capacity.div_ceil(range_keys).max(1),
                 partial_header: partial_width(0),
+                merge_in,
             };
             Schedule::compile(graph, options)
         };
-        let decode = compile(PassKind::Decode)?;
+        let merge_in =
+            if options.threads <= MOST_MERGING_WORKERS { MergeIn::Readers } else { MergeIn::Phase };
+        let decode = compile(PassKind::Decode, merge_in)?;
         let (prefill, chunk) = match options.chunk {
-            Some(chunk) => (compile(PassKind::Prefill { chunk })?, chunk),
+            Some(chunk) => (compile(PassKind::Prefill { chunk }, MergeIn::Phase)?, chunk),
             None => {
                 let mut chunk = LARGEST_CHUNK;
                 loop {
-                    let schedule = compile(PassKind::Prefill { chunk })?;
+                    let schedule = compile(PassKind::Prefill { chunk }, MergeIn::Phase)?;
                     if schedule.arena <= CHUNK_BYTES || chunk <= 2 * MAX_DECODE_ROWS {
                         break (schedule, chunk);
                     }

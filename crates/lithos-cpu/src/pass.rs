@@ -96,7 +96,8 @@ pub(crate) struct WorkerMemory {
     pub(crate) staging: Vec<f32>,
     /// The phase that runs.
     pub(crate) phase: usize,
-    normed: Vec<f32>,
+    /// Rows on their way to an operand.
+    computed: Vec<f32>,
     operands: [Option<CachedOperand>; 2],
 }
 
@@ -133,10 +134,44 @@ impl WorkerMemory {
         kind: OperandKind,
         (first, count): (usize, usize),
     ) -> &Operand {
-        let place = usize::from(kind == OperandKind::Float);
         let norm_identity = norm.map(|norm| norm.weight.as_ptr().addr());
-        let tag = (pass.number, self.phase, buffer, norm_identity);
-        let columns = pass.width(buffer);
+        let source = (buffer, norm_identity);
+        self.prepared_once(pass, source, kind, (count, pass.width(buffer)), |normed, operand| {
+            let x = pass.rows(buffer, first, count);
+            // SAFETY: the operand is this worker's own, and the input is not written during the phase.
+            unsafe { prepare(pass.isa, kind, x, norm, normed, operand, 0) };
+        })
+    }
+
+    /// As [`WorkerMemory::operand`], of rows that `compute` makes from a buffer.
+    pub(crate) fn computed_operand(
+        &mut self,
+        pass: &Pass<'_>,
+        source: BufferId,
+        kind: OperandKind,
+        (rows, columns): (usize, usize),
+        compute: impl FnOnce(&mut RowsMut<'_>),
+    ) -> &Operand {
+        self.prepared_once(pass, (source, None), kind, (rows, columns), |computed, operand| {
+            computed.resize((rows * columns).max(computed.len()), 0.0);
+            let mut x = RowsMut::new(computed, rows, columns, columns);
+            compute(&mut x);
+            // SAFETY: the operand is this worker's own, and so are the rows.
+            unsafe { prepare(pass.isa, kind, x.as_rows(), None, &mut Vec::new(), operand, 0) };
+        })
+    }
+
+    /// The worker's operand of a source in this phase, which `fill` writes if it was not asked for before.
+    fn prepared_once(
+        &mut self,
+        pass: &Pass<'_>,
+        (buffer, norm): (BufferId, Option<usize>),
+        kind: OperandKind,
+        (count, columns): (usize, usize),
+        fill: impl FnOnce(&mut Vec<f32>, &Operand),
+    ) -> &Operand {
+        let place = usize::from(kind == OperandKind::Float);
+        let tag = (pass.number, self.phase, buffer, norm);
         let room = |cached: &CachedOperand| cached.columns >= columns && cached.rows >= count;
         let cached = match self.operands[place].take() {
             Some(cached) if room(&cached) => cached,
@@ -149,9 +184,7 @@ impl WorkerMemory {
         };
         let cached = self.operands[place].insert(cached);
         if cached.tag != tag {
-            let x = pass.rows(buffer, first, count);
-            // SAFETY: the operand is this worker's own, and the input is not written during the phase.
-            unsafe { prepare(pass.isa, kind, x, norm, &mut self.normed, &cached.operand, 0) };
+            fill(&mut self.computed, &cached.operand);
             cached.tag = tag;
         }
         &cached.operand

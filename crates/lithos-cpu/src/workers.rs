@@ -5,9 +5,10 @@
 //! instead of hanging, and a worker that panics releases the others.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,8 @@ pub struct Workers {
 /// What a job uses to join with the other workers of its launch.
 pub struct Joiner<'w> {
     shared: &'w Shared,
+    /// Joins that this worker has completed.
+    joins: Cell<usize>,
 }
 
 struct Shared {
@@ -57,14 +60,17 @@ struct Shared {
     job: JobCell,
     /// Workers that have left the current launch.
     finished: AtomicUsize,
-    arrived: AtomicUsize,
-    /// Number of completed joins.
-    joins: AtomicU32,
+    /// Arrivals at joins since the launch began.
+    arrived: OwnLine<AtomicUsize>,
     failed: AtomicBool,
     timed_out: AtomicBool,
     stop: AtomicBool,
     parked: Vec<AtomicBool>,
 }
+
+/// A value on a line of the cache of its own: what others write does not take it away from who reads it.
+#[repr(align(128))]
+struct OwnLine<T>(T);
 
 /// The job of the current launch.
 struct JobCell(std::cell::UnsafeCell<Option<*const Job<'static>>>);
@@ -87,8 +93,7 @@ impl Workers {
             launch: AtomicU64::new(0),
             job: JobCell(std::cell::UnsafeCell::new(None)),
             finished: AtomicUsize::new(0),
-            arrived: AtomicUsize::new(0),
-            joins: AtomicU32::new(0),
+            arrived: OwnLine(AtomicUsize::new(0)),
             failed: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -120,11 +125,11 @@ impl Workers {
         job: impl Fn(usize, &Joiner<'_>) -> Result<(), LaunchFailed> + Sync,
     ) -> Result<(), LaunchError> {
         let shared = &*self.shared;
-        let body = |worker: usize| job(worker, &Joiner { shared });
+        let body = |worker: usize| job(worker, &Joiner { shared, joins: Cell::new(0) });
         let job: &Job<'_> = &body;
         shared.failed.store(false, Ordering::Relaxed);
         shared.timed_out.store(false, Ordering::Relaxed);
-        shared.arrived.store(0, Ordering::Relaxed);
+        shared.arrived.0.store(0, Ordering::Relaxed);
         shared.finished.store(0, Ordering::Relaxed);
         // SAFETY: no launch runs, so nothing reads the cell. The lifetime is extended only in name: this function does not
         // return before every worker has finished with the job.
@@ -182,14 +187,15 @@ impl Joiner<'_> {
     /// As [`Joiner::join`].
     pub fn join_while(&self, mut meanwhile: impl FnMut() -> bool) -> Result<(), LaunchFailed> {
         let shared = self.shared;
-        let generation = shared.joins.load(Ordering::Acquire);
-        if shared.arrived.fetch_add(1, Ordering::AcqRel) + 1 == shared.count {
-            shared.arrived.store(0, Ordering::Relaxed);
-            shared.joins.store(generation.wrapping_add(1), Ordering::Release);
+        let joins = self.joins.get() + 1;
+        self.joins.set(joins);
+        let all = joins * shared.count;
+        let arrived = &shared.arrived.0;
+        if arrived.fetch_add(1, Ordering::AcqRel) + 1 >= all {
             return self.alive();
         }
         let (mut wait, mut busy) = (Wait::new(), true);
-        while shared.joins.load(Ordering::Acquire) == generation {
+        while arrived.load(Ordering::Acquire) < all {
             self.alive()?;
             busy = busy && meanwhile();
             if busy {

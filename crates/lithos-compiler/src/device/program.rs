@@ -15,7 +15,7 @@ use super::lanes::LaneLayoutError;
 use super::places::{KeyValues, Places};
 use super::records::{Recorder, Slices};
 use crate::regions::Fusion;
-use crate::schedule::{CompileError, Options, PassKind, Schedule};
+use crate::schedule::{CompileError, MergeIn, Options, PassKind, Schedule};
 use crate::step::{MAX_DECODE_ROWS, StepState};
 
 /// What to build for.
@@ -142,6 +142,7 @@ impl Program {
                 fusion: options.fusion,
                 attention_ranges: options.ranges(options.capacity).max(1),
                 partial_header: PARTIAL_HEADER,
+                merge_in: MergeIn::Phase,
             },
         )?;
         let mut places = Places::new(graph, &schedule, &options)?;

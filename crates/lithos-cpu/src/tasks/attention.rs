@@ -209,11 +209,10 @@ impl Tasks for AttendRange {
     }
 }
 
-/// A task is a row: merges each head's ranges in ascending order, then gates.
-pub(super) struct MergeRanges {
+/// The merge of partial results, and the output gate.
+pub(super) struct Merge {
     partials: BufferId,
     gate: Option<BufferId>,
-    output: BufferId,
     key_value_heads: usize,
     group: usize,
     head_dim: usize,
@@ -221,23 +220,76 @@ pub(super) struct MergeRanges {
     max_ranges: usize,
 }
 
+impl Merge {
+    pub(super) fn bind(
+        binder: &Binder<'_>,
+        partials: BufferId,
+        gate: Option<BufferId>,
+        state: ValueId,
+    ) -> Self {
+        let (key_value_heads, head_dim) = binder.key_value_shape(state);
+        let max_ranges = binder.schedule.attention_ranges;
+        let heads = binder.schedule.buffer(partials).width / max_ranges / partial_width(head_dim);
+        Merge {
+            partials,
+            gate,
+            key_value_heads,
+            group: heads / key_value_heads,
+            head_dim,
+            range_keys: binder.range_keys,
+            max_ranges,
+        }
+    }
+
+    /// What it reads.
+    pub(super) fn partials(&self) -> BufferId {
+        self.partials
+    }
+
+    /// Elements of a merged row.
+    pub(super) fn width(&self) -> usize {
+        self.key_value_heads * self.group * self.head_dim
+    }
+
+    /// Merges each head's ranges of a row of the pass in ascending order, then gates: writes one row.
+    pub(super) fn row(&self, pass: &Pass<'_>, row: usize, out: &mut RowsMut<'_>) {
+        let owner = |slot: &&SlotRows| {
+            (slot.first_row as usize..(slot.first_row + slot.rows) as usize).contains(&row)
+        };
+        let Some(slot) = pass.step.active().iter().find(owner) else { return };
+        // Only the ranges that this row sees: a row's sums do not depend on the rows beside it.
+        let keys = slot.position as usize + row - slot.first_row as usize + 1;
+        let ranges = keys.div_ceil(self.range_keys);
+        let (dim, record) = (self.head_dim, partial_width(self.head_dim));
+        let heads = self.key_value_heads * self.group;
+        let stride = MAX_DECODE_ROWS * self.group * record;
+        for head in 0..heads {
+            let block = head / self.group * self.max_ranges * MAX_DECODE_ROWS;
+            let first = (block + row) * self.group + head % self.group;
+            let start = pass.row_start(self.partials, 0).wrapping_add(first * record);
+            // SAFETY: written in the phase before, inside the buffer.
+            let partials = unsafe { Rows::from_raw_parts(start, ranges, record, stride) };
+            merge_partials(pass.isa, partials, &mut out.row_mut(0)[head * dim..][..dim]);
+        }
+        if let Some(gate) = self.gate {
+            let heads = Heads::dense(heads, dim);
+            multiply_sigmoid(pass.isa, out, heads, pass.rows(gate, row, 1), heads);
+        }
+    }
+}
+
+/// A merge in a phase of its own. A task is a row.
+pub(super) struct MergeRanges {
+    merge: Merge,
+    output: BufferId,
+}
+
 impl MergeRanges {
     pub(super) fn bind(binder: &Binder<'_>, kind: &TaskKind) -> Self {
         let TaskKind::MergeRanges { partials, gate, state, output } = kind else {
             unreachable!("a merge of ranges")
         };
-        let (key_value_heads, head_dim) = binder.key_value_shape(*state);
-        let heads = binder.schedule.buffer(*output).width / head_dim;
-        MergeRanges {
-            partials: *partials,
-            gate: *gate,
-            output: *output,
-            key_value_heads,
-            group: heads / key_value_heads,
-            head_dim,
-            range_keys: binder.range_keys,
-            max_ranges: binder.schedule.attention_ranges,
-        }
+        MergeRanges { merge: Merge::bind(binder, *partials, *gate, *state), output: *output }
     }
 }
 
@@ -247,30 +299,9 @@ impl Tasks for MergeRanges {
     }
 
     unsafe fn run(&self, pass: &Pass<'_>, task: usize, _worker: &mut WorkerMemory) {
-        let owner = |slot: &&SlotRows| {
-            (slot.first_row as usize..(slot.first_row + slot.rows) as usize).contains(&task)
-        };
-        let Some(slot) = pass.step.active().iter().find(owner) else { return };
-        // Only the ranges that this row sees: a row's sums do not depend on the rows beside it.
-        let keys = slot.position as usize + task - slot.first_row as usize + 1;
-        let ranges = keys.div_ceil(self.range_keys);
-        let (dim, record) = (self.head_dim, partial_width(self.head_dim));
-        let heads = self.key_value_heads * self.group;
         // SAFETY: the task owns its row.
-        let mut out = unsafe { pass.rows_mut(self.output, task, 1, 0..heads * dim) };
-        let stride = MAX_DECODE_ROWS * self.group * record;
-        for head in 0..heads {
-            let block = head / self.group * self.max_ranges * MAX_DECODE_ROWS;
-            let first = (block + task) * self.group + head % self.group;
-            let start = pass.row_start(self.partials, 0).wrapping_add(first * record);
-            // SAFETY: written in the phase before, inside the buffer.
-            let partials = unsafe { Rows::from_raw_parts(start, ranges, record, stride) };
-            merge_partials(pass.isa, partials, &mut out.row_mut(0)[head * dim..][..dim]);
-        }
-        if let Some(gate) = self.gate {
-            let heads = Heads::dense(heads, dim);
-            multiply_sigmoid(pass.isa, &mut out, heads, pass.rows(gate, task, 1), heads);
-        }
+        let mut out = unsafe { pass.rows_mut(self.output, task, 1, 0..self.merge.width()) };
+        self.merge.row(pass, task, &mut out);
     }
 }
 

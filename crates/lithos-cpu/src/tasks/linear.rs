@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lithos_compiler::layout::{Layout, Packed};
 use lithos_compiler::{BufferId, LinearInput, PreparedId, RowSet, TaskKind};
 
+use super::attention::Merge;
 use super::{Binder, Tasks, piece};
 use crate::ahead::Ahead;
 use crate::linear::{Epilogue, Operand, OperandKind, ROWS_PER_BLOCK, linear, linear_gate_up};
@@ -41,6 +42,7 @@ impl PreparedForms {
 /// An input, resolved.
 enum Source {
     Inline { buffer: BufferId, norm: Option<ResolvedNorm> },
+    Merged(Merge),
     Prepared { place: usize },
 }
 
@@ -51,6 +53,9 @@ impl Source {
                 buffer: *buffer,
                 norm: norm.as_ref().map(|norm| binder.norm(norm)),
             },
+            LinearInput::Merged { partials, gate, state } => {
+                Source::Merged(Merge::bind(binder, *partials, *gate, *state))
+            }
             LinearInput::Prepared(id) => {
                 Source::Prepared { place: binder.prepared[id.index()].place(kind) }
             }
@@ -67,6 +72,14 @@ impl Source {
         match self {
             Source::Inline { buffer, norm } => {
                 worker.operand(pass, *buffer, norm.as_ref(), kind, rows)
+            }
+            Source::Merged(merge) => {
+                let ((first, count), width) = (rows, merge.width());
+                worker.computed_operand(pass, merge.partials(), kind, (count, width), |out| {
+                    for row in 0..count {
+                        merge.row(pass, first + row, &mut out.part_mut(row, 1));
+                    }
+                })
             }
             Source::Prepared { place } => &pass.prepared[*place],
         }
