@@ -1,10 +1,11 @@
-"""Short answers that were written for this project (data/written/*.txt), as text to learn from and as examples for the teacher.
+"""Short answers that were written for this project (data/written/*.txt.xz), as text to learn from and as examples for the teacher.
 
 A file holds entries: lines that begin with "? " are ways to ask, the lines after them are the answer.
 """
 
 from __future__ import annotations
 
+import lzma
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ def entries_of(text: str) -> list[Entry]:
 
 def entries(folder: Path = FOLDER) -> list[Entry]:
     """All entries of a folder's files."""
-    return [entry for path in sorted(folder.glob("*.txt")) for entry in entries_of(path.read_text(encoding="utf-8"))]
+    return [entry for path in sorted(folder.glob("*.txt.xz")) for entry in entries_of(lzma.decompress(path.read_bytes()).decode())]
 
 
 def conversations(seed: int, copies: int, known: list[Entry] | None = None) -> list[list[dict]]:
