@@ -90,7 +90,7 @@ impl Guards {
             let (scheme, key) = value.as_bytes().split_at_checked(7)?;
             scheme.eq_ignore_ascii_case(b"bearer ").then_some(key)
         });
-        // Clients of the Messages API send either or both, and some a placeholder in one of them.
+        // Clients of the Messages API send either or both, and some a key of their own making in one of them.
         let plain = headers.get_all("x-api-key").iter().map(|value| value.as_bytes());
         let right = |given: &[u8]| equal_in_constant_time(given.trim_ascii(), key.as_bytes());
         if bearer.chain(plain).any(right) {
