@@ -1,9 +1,11 @@
 //! Attention of the kernels in the emulator: ranges of both lengths, both types of keys and values, any number of rows.
 
+mod support;
+
 use lithos_compiler::{MAX_DECODE_ROWS, SlotRows, StepState};
-use lithos_emulator::{BufferId, Emulator, EmulatorError, Launch, Library, Memory};
+use lithos_emulator::{BufferId, Launch, Library, Memory};
 use lithos_kernels::records::{AttendRecord, HeadRecord, KeptRecord, MergeRecord, NOTHING};
-use lithos_kernels::{Language, PAGE_TOKENS, PARTIAL_HEADER, library};
+use lithos_kernels::{PAGE_TOKENS, PARTIAL_HEADER};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -23,25 +25,12 @@ const POSITION: usize = 250;
 const ROWS: usize = 9;
 
 fn compiled(keys: &str) -> Option<Library> {
-    let text = format!(
-        "{}\n{} {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
-         Memory memory = {{weights, arena, states, step, tokens, pages, joins}};\n    \
-         Worker worker = THIS_WORKER;\n    \
-         attend_range<{keys}>(memory, worker, *(DEVICE const AttendRecord*)records);\n    join(memory, worker);\n    \
-         merge_ranges(memory, worker, *(DEVICE const MergeRecord*)(records + {}));\n}}\n",
-        library(Language::Metal, &StepState::c_text()),
-        Language::Metal.signature("attend"),
+    let calls = format!(
+        "    attend_range<{keys}>(memory, worker, *(DEVICE const AttendRecord*)records);\n    join(memory, worker);\n    \
+         merge_ranges(memory, worker, *(DEVICE const MergeRecord*)(records + {}));\n",
         size_of::<AttendRecord>() / 4,
     );
-    let required = std::env::var_os("LITHOS_REQUIRE_CLANG").is_some();
-    match Emulator::new().and_then(|emulator| emulator.compile(&text)) {
-        Ok(library) => Some(library),
-        Err(error @ EmulatorError::NoCompiler { .. }) if !required => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("compiles: {error}"),
-    }
+    support::kernel("attend", &calls)
 }
 
 fn random(seed: u64, count: usize) -> Vec<f32> {

@@ -1,9 +1,11 @@
 //! The gated delta rule of the kernels in the emulator: passes of any length, rows that were accepted or not.
 
+mod support;
+
 use lithos_compiler::{MAX_DECODE_ROWS, SlotRows, StepState};
-use lithos_emulator::{BufferId, Emulator, EmulatorError, Launch, Library, Memory};
+use lithos_emulator::{BufferId, Launch, Library, Memory};
+use lithos_kernels::RING_ROWS;
 use lithos_kernels::records::DeltaRecord;
-use lithos_kernels::{Language, RING_ROWS, library};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -19,23 +21,8 @@ const SLOT_FLOATS: usize = VALUE_HEADS * KEY_WIDTH * VALUE_WIDTH
     + RING_ROWS * (KEY_HEADS * KEY_WIDTH + VALUE_HEADS * (VALUE_WIDTH + 1));
 
 fn compiled() -> Option<Library> {
-    let text = format!(
-        "{}\n{} {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
-         Memory memory = {{weights, arena, states, step, tokens, pages, joins}};\n    \
-         Worker worker = THIS_WORKER;\n    \
-         gated_delta(memory, worker, *(DEVICE const DeltaRecord*)records);\n}}\n",
-        library(Language::Metal, &StepState::c_text()),
-        Language::Metal.signature("delta"),
-    );
-    let required = std::env::var_os("LITHOS_REQUIRE_CLANG").is_some();
-    match Emulator::new().and_then(|emulator| emulator.compile(&text)) {
-        Ok(library) => Some(library),
-        Err(error @ EmulatorError::NoCompiler { .. }) if !required => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("compiles: {error}"),
-    }
+    let call = "    gated_delta(memory, worker, *(DEVICE const DeltaRecord*)records);\n";
+    support::kernel("delta", call)
 }
 
 fn random(seed: u64, count: usize) -> Vec<f32> {

@@ -1,14 +1,16 @@
 //! Projections of the kernels in the emulator: every format, any number of rows, with and without norm, residual and slices.
 
+mod support;
+
 use std::collections::HashMap;
 
 use lithos_compiler::device::LaneLayout;
 use lithos_compiler::layout::WeightSource;
 use lithos_compiler::{SlotRows, StepState};
-use lithos_emulator::{Emulator, EmulatorError, Launch, Library, Memory};
+use lithos_emulator::{Launch, Library, Memory};
 use lithos_format::{Checkpoint, Encoding, Matrix, encode_matrix, format_names, write_safetensors};
+use lithos_kernels::MOST_TEAMS;
 use lithos_kernels::records::{LinearRecord, MatrixRecord, NOTHING, OperandRecord};
-use lithos_kernels::{Language, MOST_TEAMS, library};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -76,23 +78,9 @@ struct Variant {
 }
 
 fn compiled(format: &str) -> Option<Library> {
-    let text = format!(
-        "{}\n{} {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
-         Memory memory = {{weights, arena, states, step, tokens, pages, joins}};\n    \
-         Worker worker = THIS_WORKER;\n    \
-         linear<{format}>(memory, worker, *(DEVICE const LinearRecord*)records);\n}}\n",
-        library(Language::Metal, &StepState::c_text()),
-        Language::Metal.signature("project"),
-    );
-    let required = std::env::var_os("LITHOS_REQUIRE_CLANG").is_some();
-    match Emulator::new().and_then(|emulator| emulator.compile(&text)) {
-        Ok(library) => Some(library),
-        Err(error @ EmulatorError::NoCompiler { .. }) if !required => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("compiles: {error}"),
-    }
+    let call =
+        format!("    linear<{format}>(memory, worker, *(DEVICE const LinearRecord*)records);\n");
+    support::kernel("project", &call)
 }
 
 /// Rows of very different size: half precision could hold neither the largest nor the smallest as they are.
