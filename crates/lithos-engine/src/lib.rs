@@ -41,5 +41,5 @@ pub use request::{Cancel, Completion, Event, FinishReason, Request, Timings};
 pub use rounds::{IN_PROMPT, MOST_VISIT, Rounds, Visit};
 pub use sampling::{Sampler, Sampling, largest};
 pub use sequence::Sequence;
-pub use speculation::Speculation;
+pub use speculation::{RoundTimes, Speculation};
 pub use stop::StopTexts;

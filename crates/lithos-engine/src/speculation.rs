@@ -5,7 +5,7 @@
 //! that of rounds without drafts, token for token, greedy or drawn, with penalties and bias, whatever is drafted (for proposals that are
 //! points this is the rejection rule of Leviathan, Kalman and Matias 2023).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lithos_model::text::TokenId;
 
@@ -35,6 +35,19 @@ pub struct Speculation {
     pub accepted_by_position: Vec<u64>,
     /// Rounds that verified no draft, one, two, and so on.
     pub verify_len_hist: Vec<u64>,
+    /// What it took.
+    pub times: RoundTimes,
+}
+
+/// What the parts of all rounds took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundTimes {
+    /// To draft, and to choose how many are verified.
+    pub draft: Duration,
+    /// To run the passes.
+    pub verify: Duration,
+    /// To choose tokens and to accept.
+    pub accept: Duration,
 }
 
 impl Speculation {
@@ -52,6 +65,9 @@ impl Speculation {
         self.accepted += other.accepted;
         add_each(&mut self.accepted_by_position, &other.accepted_by_position);
         add_each(&mut self.verify_len_hist, &other.verify_len_hist);
+        self.times.draft += other.times.draft;
+        self.times.verify += other.times.verify;
+        self.times.accept += other.times.accept;
     }
 
     /// A round verified so many drafts, accepted some, and made so many tokens.
@@ -81,11 +97,16 @@ pub(crate) struct Speculator {
     length: DraftLength,
     /// What became of the drafts of this generation.
     report: Speculation,
+    paused: bool,
 }
 
 impl Speculator {
     pub(crate) fn report(&self) -> &Speculation {
         &self.report
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// What was asked for, as far as a backend has a use for it.
@@ -102,7 +123,7 @@ impl Speculator {
 
     pub(crate) fn with(drafter: Box<dyn Drafter>, length: DraftLength) -> Self {
         let report = Speculation { source: drafter.source(), ..Speculation::default() };
-        Speculator { drafter, costs: PassCosts::default(), length, report }
+        Speculator { drafter, costs: PassCosts::default(), length, report, paused: false }
     }
 
     /// A generation begins, whose first token was chosen.
@@ -121,14 +142,16 @@ impl Speculator {
         most: usize,
         choose: &mut dyn FnMut(&[f32]) -> (TokenId, bool),
     ) -> Result<TokenId, EngineError> {
+        let began = Instant::now();
         let proposal = self.drafter.propose(MOST_DRAFTS.min(most));
         let verified = self.costs.choose(&proposal, self.length);
         let drafts = &proposal.tokens[..verified];
         let rows = [&[anchor], drafts].concat();
         let vocabulary = sequence.vocabulary();
-        let started = Instant::now();
+        let drafted = Instant::now();
         let logits = sequence.decode(&rows)?;
-        self.costs.observe(rows.len(), started.elapsed());
+        let verified_at = Instant::now();
+        self.costs.observe(rows.len(), verified_at - drafted);
         let mut chosen = Vec::with_capacity(rows.len());
         for (row, logits) in logits.chunks(vocabulary).enumerate() {
             let (token, ended) = choose(logits);
@@ -142,6 +165,10 @@ impl Speculator {
         self.report.count(verified, accepted, chosen.len());
         self.drafter.learn(verified, accepted);
         self.drafter.take_in(&chosen);
+        let times = &mut self.report.times;
+        times.draft += drafted - began;
+        times.verify += verified_at - drafted;
+        times.accept += verified_at.elapsed();
         Ok(chosen.last().copied().unwrap_or(anchor))
     }
 }
@@ -150,6 +177,13 @@ impl Engine {
     /// Chooses where the drafts of later generations come from. What was learned of passes is forgotten.
     pub fn set_draft(&mut self, draft: Draft, length: DraftLength) {
         self.speculator = Speculator::new(draft, length, self.backend());
+    }
+
+    /// Leaves drafts out of later generations, or takes them up again with what was learned.
+    pub fn pause_drafts(&mut self, paused: bool) {
+        if let Some(speculator) = &mut self.speculator {
+            speculator.paused = paused;
+        }
     }
 
     /// Has later generations drafted by this. What was learned of passes is forgotten.

@@ -253,11 +253,12 @@ pub fn backend() -> impl TypedValueParser<Value = BackendKind> {
 }
 
 /// A source of drafts by name.
-fn draft() -> impl TypedValueParser<Value = Draft> {
+pub fn draft() -> impl TypedValueParser<Value = Draft> {
     PossibleValuesParser::new(Draft::ALL.map(Draft::name)).try_map(|name| name.parse::<Draft>())
 }
 
-fn draft_length(text: &str) -> Result<DraftLength, String> {
+/// How many drafts a pass verifies: a number, or `auto`.
+pub fn draft_length(text: &str) -> Result<DraftLength, String> {
     if text == "auto" {
         return Ok(DraftLength::Auto);
     }
