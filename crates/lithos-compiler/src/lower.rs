@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use lithos_graph::{Graph, Op, OpKind, Part, StateKind, ValueId};
+use lithos_graph::{Graph, Op, OpKind, Part, Reach, StateKind, ValueId};
 
 use crate::schedule::{CompileError, MergeIn, Options, PassKind};
 use crate::task::{
@@ -127,10 +127,25 @@ impl Lowering<'_> {
             }
             OpKind::AppendKeyValue => {
                 let v = self.materialised(op, op.inputs[1])?;
-                let k = self.stage(op.inputs[0]);
-                self.appended.insert(op.updates[0], (k, v));
+                let (k, state) = (self.stage(op.inputs[0]), op.updates[0]);
+                let attends =
+                    |op: &Op| matches!(op.kind, OpKind::Attention { .. }) && op.inputs[1] == state;
+                if graph.ops[index..].iter().any(attends) {
+                    self.appended.insert(state, (k, v));
+                } else {
+                    let reads = vec![k.buffer, v];
+                    let kind = TaskKind::Append { k, v, state };
+                    self.push_with_state(op, kind, reads, vec![], state);
+                }
             }
-            OpKind::Attention { scale, .. } => self.attention(index, *scale)?,
+            OpKind::Attention { scale, reach, .. } => self.attention(index, *scale, *reach)?,
+            OpKind::Concatenate => {
+                let inputs = op.inputs.iter().map(|input| self.materialised(op, *input));
+                let inputs: Vec<BufferId> = inputs.collect::<Result<_, _>>()?;
+                let output = self.buffer(op.outputs[0], BufferRows::Pass);
+                let reads = inputs.clone();
+                self.push(op, TaskKind::Concatenate { inputs, output }, reads, vec![output]);
+            }
             OpKind::Convolution { .. } => {
                 let input = self.materialised(op, op.inputs[0])?;
                 let output = self.buffer(op.outputs[0], BufferRows::Pass);
@@ -332,7 +347,7 @@ impl Lowering<'_> {
         Ok((LinearInput::Prepared(id), vec![self.prepared_access(id)]))
     }
 
-    fn attention(&mut self, index: usize, scale: f32) -> Result<(), CompileError> {
+    fn attention(&mut self, index: usize, scale: f32, reach: Reach) -> Result<(), CompileError> {
         let graph = self.graph;
         let op = &graph.ops[index];
         let state = op.inputs[1];
@@ -348,7 +363,10 @@ impl Lowering<'_> {
             None => (op.outputs[0], None),
         };
         match self.options.pass {
-            PassKind::Decode => self.attend_ranges(op, q, k, v, state, scale, gate, output),
+            PassKind::Decode => self.attend_ranges(op, q, k, v, state, scale, reach, gate, output),
+            PassKind::Prefill { .. } if reach == Reach::Pass => {
+                return Err(self.unsupported(op, "rows of many see only positions up to their own"));
+            }
             PassKind::Prefill { .. } => self.attend_blocks(op, q, k, v, state, scale, gate, output),
         }
         Ok(())
@@ -363,6 +381,7 @@ impl Lowering<'_> {
         v: BufferId,
         state: ValueId,
         scale: f32,
+        reach: Reach,
         gate: Option<BufferId>,
         output: ValueId,
     ) {
@@ -375,17 +394,18 @@ impl Lowering<'_> {
         let name = format!("{}.partials", self.graph.value(op.outputs[0]).name);
         let partials = self.new_buffer(name, width, BufferRows::Pass);
         let reads = vec![q.buffer, k.buffer, v];
-        let kind = TaskKind::AttendRange { q, k, v, state, scale, partials };
+        let kind = TaskKind::AttendRange { q, k, v, state, scale, reach, partials };
         self.push_with_state(op, kind, reads, vec![partials], state);
         let projected = self.all_readers(output, |kind| *kind == OpKind::Linear);
         if self.options.merge_in == MergeIn::Readers && projected {
-            self.merged_of.insert(output, LinearInput::Merged { partials, gate, state });
+            self.merged_of.insert(output, LinearInput::Merged { partials, gate, state, reach });
             return;
         }
         let output = self.buffer(output, BufferRows::Pass);
         let mut reads = vec![partials];
         reads.extend(gate);
-        self.push(op, TaskKind::MergeRanges { partials, gate, state, output }, reads, vec![output]);
+        let kind = TaskKind::MergeRanges { partials, gate, state, reach, output };
+        self.push(op, kind, reads, vec![output]);
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one attention")]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lithos_graph::{Rotary, Scope, ValueId};
+use lithos_graph::{Reach, Rotary, Scope, ValueId};
 
 /// Index of a buffer within its schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -92,6 +92,8 @@ pub enum LinearInput {
         gate: Option<BufferId>,
         /// Key/value state, for its shape.
         state: ValueId,
+        /// Which positions were seen.
+        reach: Reach,
     },
     /// An operand that an earlier phase prepared, for many rows.
     Prepared(PreparedId),
@@ -181,6 +183,8 @@ pub enum TaskKind {
         state: ValueId,
         /// Factor of the scores.
         scale: f32,
+        /// Which positions are seen.
+        reach: Reach,
         /// Partial results: `[key/value head][range][row][query head]`, each the target's
         /// running maximum and sum, then `head_dim` weighted values.
         partials: BufferId,
@@ -193,8 +197,19 @@ pub enum TaskKind {
         gate: Option<BufferId>,
         /// Key/value state, for its shape.
         state: ValueId,
+        /// Which positions were seen.
+        reach: Reach,
         /// Output.
         output: BufferId,
+    },
+    /// Norms and turns keys and appends them and the values, where no attention of the pass reads them. Task: a block of rows.
+    Append {
+        /// Keys.
+        k: HeadStage,
+        /// Values.
+        v: BufferId,
+        /// Key/value state.
+        state: ValueId,
     },
     /// Attention of a block of query rows of a key/value head over all keys, and the output gate. Task: (key/value head, block of
     /// rows). Many rows.
@@ -271,6 +286,13 @@ pub enum TaskKind {
         /// Output.
         output: BufferId,
     },
+    /// Rows beside each other. Task: a row.
+    Concatenate {
+        /// Inputs, in order.
+        inputs: Vec<BufferId>,
+        /// Output.
+        output: BufferId,
+    },
     /// An elementwise operation that nothing could take in. Task: a row.
     Elementwise {
         /// Which.
@@ -306,12 +328,14 @@ impl TaskKind {
             TaskKind::StageHeads { .. } => "stage_heads",
             TaskKind::AttendRange { .. } => "attend_range",
             TaskKind::MergeRanges { .. } => "merge_ranges",
+            TaskKind::Append { .. } => "append",
             TaskKind::AttendBlock { .. } => "attend_block",
             TaskKind::Convolve { .. } => "convolve",
             TaskKind::GatedDelta { .. } => "gated_delta",
             TaskKind::GatedNorm { .. } => "gated_norm",
             TaskKind::RmsNorm { .. } => "rms_norm",
             TaskKind::Rotate { .. } => "rotate",
+            TaskKind::Concatenate { .. } => "concatenate",
             TaskKind::Elementwise { .. } => "elementwise",
         }
     }

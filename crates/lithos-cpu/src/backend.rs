@@ -76,17 +76,20 @@ pub struct CpuBackend {
     states: States,
     decode: Program,
     prefill: Program,
+    /// The pass over a drafter's block.
+    block: Option<Program>,
     chunk: usize,
 }
 
 impl CpuBackend {
-    /// Compiles a graph and packs its weights.
+    /// Compiles a graph and packs its weights; and the graph of a drafter's block, if there is one, which shares its values.
     ///
     /// # Errors
     /// [`CpuError`] names what does not fit.
     pub fn new(
         checkpoint: &Arc<Checkpoint>,
         graph: &Graph,
+        block: Option<&Graph>,
         options: CpuOptions,
     ) -> Result<Self, CpuError> {
         let range_keys = options
@@ -94,7 +97,7 @@ impl CpuBackend {
             .div_ceil(MOST_RANGES)
             .max(SMALLEST_RANGE)
             .next_multiple_of(PAGE_TOKENS);
-        let compile = |pass, merge_in| {
+        let compile = |graph: &Graph, pass, merge_in| {
             let options = Options {
                 pass,
                 fusion: options.fusion,
@@ -106,13 +109,15 @@ impl CpuBackend {
         };
         let merge_in =
             if options.threads <= MOST_MERGING_WORKERS { MergeIn::Readers } else { MergeIn::Phase };
-        let decode = compile(PassKind::Decode, merge_in)?;
+        let decode = compile(graph, PassKind::Decode, merge_in)?;
+        let block_pass =
+            block.map(|block| compile(block, PassKind::Decode, merge_in)).transpose()?;
         let (prefill, chunk) = match options.chunk {
-            Some(chunk) => (compile(PassKind::Prefill { chunk }, MergeIn::Phase)?, chunk),
+            Some(chunk) => (compile(graph, PassKind::Prefill { chunk }, MergeIn::Phase)?, chunk),
             None => {
                 let mut chunk = LARGEST_CHUNK;
                 loop {
-                    let schedule = compile(PassKind::Prefill { chunk }, MergeIn::Phase)?;
+                    let schedule = compile(graph, PassKind::Prefill { chunk }, MergeIn::Phase)?;
                     if schedule.arena <= CHUNK_BYTES || chunk <= 2 * MAX_DECODE_ROWS {
                         break (schedule, chunk);
                     }
@@ -123,7 +128,8 @@ impl CpuBackend {
         let pages = options.capacity.div_ceil(PAGE_TOKENS) + options.slots - 1;
         let states = States::new(graph, options.slots, pages, options.key_values)?;
         let mut workers = Workers::new(options.threads);
-        let multiplied: HashSet<_> = decode.streamed_matrices().into_iter().collect();
+        let schedules = [Some(&decode), block_pass.as_ref()].into_iter().flatten();
+        let multiplied: HashSet<_> = schedules.flat_map(Schedule::streamed_matrices).collect();
         let weights = Arc::new(Weights::load(checkpoint, graph, &multiplied, &mut workers)?);
         let count = workers.count();
         Ok(CpuBackend {
@@ -132,6 +138,9 @@ impl CpuBackend {
             workers,
             decode: Program::new(graph, decode, &weights, range_keys, count),
             prefill: Program::new(graph, prefill, &weights, range_keys, count),
+            block: block
+                .zip(block_pass)
+                .map(|(graph, pass)| Program::new(graph, pass, &weights, range_keys, count)),
             weights,
             states,
             chunk,
@@ -178,6 +187,31 @@ impl CpuBackend {
             states: &self.states,
         };
         self.prefill.run_head(machine, step)
+    }
+
+    /// Runs a pass over a drafter's block of a slot; `false` if there is no drafter.
+    ///
+    /// # Errors
+    /// As [`CpuBackend::decode`].
+    pub fn draft(&mut self, step: &StepState, tokens: &[u32]) -> Result<bool, LaunchError> {
+        let machine = Machine {
+            isa: self.isa,
+            workers: &mut self.workers,
+            memories: &self.memories,
+            states: &self.states,
+        };
+        match &mut self.block {
+            Some(block) => block.run(machine, step, tokens).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Logits `[rows, vocabulary]` of the last block, and what its head read, `[rows, width]`, before its norm. Empty without a drafter.
+    pub fn draft_rows(&self, rows: usize) -> (&[f32], &[f32]) {
+        match &self.block {
+            Some(block) => (block.logits(rows), block.head_input(rows)),
+            None => (&[], &[]),
+        }
     }
 
     /// Logits of the last decode pass, `[rows, vocabulary]`.
@@ -230,6 +264,7 @@ impl CpuBackend {
         self.weights.resident_bytes()
             + self.decode.resident_bytes()
             + self.prefill.resident_bytes()
+            + self.block.as_ref().map_or(0, Program::resident_bytes)
             + (self.states.slots() * self.states.slot_bytes()) as u64
     }
 }

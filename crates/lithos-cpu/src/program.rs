@@ -5,7 +5,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lithos_compiler::layout::AlignedBytes;
-use lithos_compiler::{MAX_DECODE_ROWS, Place, PreparedId, Schedule, StepState};
+use lithos_compiler::{
+    BufferId, LinearInput, MAX_DECODE_ROWS, Place, PreparedId, RowSet, Schedule, StepState,
+    TaskKind,
+};
 use lithos_graph::Graph;
 
 use crate::ahead::Ahead;
@@ -65,7 +68,7 @@ impl Program {
         let rotaries: Vec<RotaryTable> = binder
             .rotaries
             .iter()
-            .map(|rotary| RotaryTable::from_frequencies(&rotary.frequencies(), 1.0))
+            .map(|rotary| RotaryTable::from_frequencies(&rotary.frequencies(), rotary.magnitude()))
             .collect();
         Program {
             angles: rotaries.iter().map(|_| RotaryRows::new()).collect(),
@@ -91,7 +94,25 @@ impl Program {
 
     /// Logits of the last pass, `[rows, vocabulary]` for the rows that asked for them.
     pub fn logits(&self, rows: usize) -> &[f32] {
-        let buffer = self.schedule.buffer(self.schedule.logits);
+        self.rows_of(self.schedule.logits, rows)
+    }
+
+    /// What the head of the last pass read, before its norm, `[rows, width]`: the pass's first rows. It is there until the next pass, since
+    /// the head is the last that reads it.
+    pub fn head_input(&self, rows: usize) -> &[f32] {
+        let head = self.schedule.groups.iter().rev().find_map(|group| match &group.kind {
+            TaskKind::Linear {
+                input: LinearInput::Inline { buffer, .. },
+                rows: RowSet::Logit,
+                ..
+            } => Some(*buffer),
+            _ => None,
+        });
+        head.map_or(&[], |buffer| self.rows_of(buffer, rows))
+    }
+
+    fn rows_of(&self, id: BufferId, rows: usize) -> &[f32] {
+        let buffer = self.schedule.buffer(id);
         let bytes = &self.arena[buffer.offset..][..rows.min(MAX_DECODE_ROWS) * buffer.width * 4];
         // SAFETY: the arena is aligned to 64 bytes and any bits are an f32.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 4) }

@@ -43,6 +43,17 @@ pub(crate) trait Backend: Send {
     /// What it is, for errors of what only some backends can do.
     fn kind(&self) -> BackendKind;
 
+    /// Runs a pass over a drafter's block of one slot; `false` if there is no drafter. Its rows are then in [`Backend::draft_rows`], and its
+    /// keys and values lie at positions that the next pass writes anew.
+    fn draft(&mut self, _step: &StepState, _tokens: &[u32]) -> Result<bool, EngineError> {
+        Ok(false)
+    }
+
+    /// Logits `[rows, vocabulary]` of the last block, and its rows `[rows, width]` before the norm of the head.
+    fn draft_rows(&self, _rows: usize) -> (&[f32], &[f32]) {
+        (&[], &[])
+    }
+
     /// Begins a loop of passes of one slot that choose their tokens themselves; `false` if the backend has none, and the host must
     /// choose. The loop ends where any other pass is run.
     fn begin_loop(&mut self, _start: &LoopStart<'_>) -> Result<bool, EngineError> {

@@ -30,6 +30,7 @@ impl Cpu {
     pub(crate) fn new(
         checkpoint: &Arc<Checkpoint>,
         graph: &Graph,
+        block: Option<&Graph>,
         options: &EngineOptions,
         context: usize,
         slots: usize,
@@ -44,7 +45,7 @@ impl Cpu {
             key_values: key_value_type(graph),
             chunk: options.chunk,
         };
-        let backend = CpuBackend::new(checkpoint, graph, options)?;
+        let backend = CpuBackend::new(checkpoint, graph, block, options)?;
         Ok(Cpu { backend, last: LastPass::Decode(0) })
     }
 }
@@ -72,6 +73,14 @@ impl Backend for Cpu {
     fn prefill_head(&mut self, step: &StepState) -> Result<(), EngineError> {
         self.last = LastPass::Prefill(step.logit_rows as usize);
         Ok(self.backend.prefill_head(step)?)
+    }
+
+    fn draft(&mut self, step: &StepState, tokens: &[u32]) -> Result<bool, EngineError> {
+        Ok(self.backend.draft(step, tokens)?)
+    }
+
+    fn draft_rows(&self, rows: usize) -> (&[f32], &[f32]) {
+        self.backend.draft_rows(rows)
     }
 
     fn logits(&self) -> &[f32] {

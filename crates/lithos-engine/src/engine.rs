@@ -7,6 +7,7 @@ use std::time::Instant;
 use lithos_compiler::{Fusion, MAX_DECODE_ROWS, SlotRows, StepState};
 use lithos_format::Checkpoint;
 use lithos_graph::{Graph, StateKind};
+use lithos_model::dspark::{self, DraftHead};
 use lithos_model::text::{Detokenizer, Text, TokenId};
 use lithos_model::{Model, ModelError};
 
@@ -16,6 +17,7 @@ use crate::backend_cpu::{Cpu, key_value_type};
 use crate::backend_cuda::{self, Cuda};
 use crate::backend_emulator::Emulated;
 use crate::backend_interpreter::Oracle;
+use crate::drafters::Draft;
 use crate::error::EngineError;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
@@ -56,6 +58,7 @@ pub struct Engine {
     pub(crate) slots: Vec<Slot>,
     pub(crate) pages: PagePool,
     pub(crate) speculator: Option<Speculator>,
+    pub(crate) draft_head: Option<DraftHead>,
 }
 
 /// Bytes in memory.
@@ -88,13 +91,27 @@ impl Engine {
         checkpoint: Checkpoint,
         options: EngineOptions,
     ) -> Result<Engine, EngineError> {
+        let drafter = own_drafter(&checkpoint, options)?;
+        Engine::with_drafter(checkpoint, drafter, options)
+    }
+
+    /// Runs the model of an open checkpoint with a drafter that was made for it.
+    ///
+    /// # Errors
+    /// As [`Engine::open`]; or if the drafter was made for another model.
+    pub fn with_drafter(
+        checkpoint: Checkpoint,
+        drafter: Option<Checkpoint>,
+        options: EngineOptions,
+    ) -> Result<Engine, EngineError> {
         let model = Model::from_checkpoint(checkpoint)?;
         let text = Text::load(&model.checkpoint).map_err(|error| error.to_string());
-        Engine::from_model(model, text, options)
+        Engine::from_model(model, drafter, text, options)
     }
 
     fn from_model(
         model: Model,
+        drafter: Option<Checkpoint>,
         text: Result<Text, String>,
         options: EngineOptions,
     ) -> Result<Engine, EngineError> {
@@ -102,6 +119,13 @@ impl Engine {
             return Err(EngineError::EmptyChunk);
         }
         let (name, parameters) = (model.name(), model.parameters());
+        let (model, drafter) = match drafter {
+            Some(drafter) => {
+                let (model, drafter) = dspark::attach(model, drafter)?;
+                (model, Some(drafter))
+            }
+            None => (model, None),
+        };
         let Model { checkpoint, graph, notices } = model;
         let weights = checkpoint.weight_bytes();
         let kind = match options.backend {
@@ -119,7 +143,8 @@ impl Engine {
             #[cfg(not(feature = "cuda"))]
             BackendKind::Cuda => return Err(EngineError::NoCuda),
             BackendKind::Cpu | BackendKind::Auto => {
-                Box::new(Cpu::new(&checkpoint, &graph, &options, context, SLOTS)?)
+                let block = drafter.as_ref().map(|drafter| &drafter.block);
+                Box::new(Cpu::new(&checkpoint, &graph, block, &options, context, SLOTS)?)
             }
             BackendKind::Emulator => {
                 Box::new(Emulated::new(&checkpoint, &graph, &options, context, SLOTS)?)
@@ -146,7 +171,13 @@ impl Engine {
             backend,
             slots: vec![Slot::default(); SLOTS],
             pages: PagePool::new(pages, tokens_per_page),
-            speculator: Speculator::new(options.draft, options.draft_length, options.backend),
+            speculator: Speculator::new(
+                options.draft,
+                options.draft_length,
+                options.backend,
+                drafter.as_ref().map(|drafter| &drafter.head),
+            ),
+            draft_head: drafter.map(|drafter| drafter.head),
         })
     }
 
@@ -515,6 +546,24 @@ impl Output {
             self.text.push_str(text);
             on_event(Event::Text(text));
         }
+    }
+}
+
+/// The drafter in the folder `draft` beside a model, where it is asked for and the backend can run it.
+fn own_drafter(
+    checkpoint: &Checkpoint,
+    options: EngineOptions,
+) -> Result<Option<Checkpoint>, EngineError> {
+    let folder = checkpoint.folder().map(|folder| folder.subfolder("draft"));
+    let folder = folder.filter(|folder| folder.contains("config.json"));
+    let runs = options.backend == BackendKind::Cpu;
+    match (options.draft, folder) {
+        (Draft::Dspark, _) if !runs => Err(EngineError::NoDraftPass(options.backend)),
+        (Draft::Dspark, None) => Err(EngineError::NoDrafter(checkpoint.path().to_path_buf())),
+        (Draft::Dspark | Draft::Auto, Some(folder)) if runs => {
+            Ok(Some(Checkpoint::open_folder(folder).map_err(ModelError::from)?))
+        }
+        _ => Ok(None),
     }
 }
 

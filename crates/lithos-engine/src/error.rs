@@ -7,6 +7,8 @@ use lithos_emulator::EmulatorError;
 use lithos_graph::InterpreterError;
 use lithos_model::ModelError;
 use lithos_model::text::TextError;
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 use crate::options::BackendKind;
@@ -60,6 +62,12 @@ pub enum EngineError {
     /// Only cards are measured pass by pass.
     #[error("the backend {0} cannot be measured pass by pass: choose `--backend cuda`")]
     NotMeasured(BackendKind),
+    /// A drafter that is not there.
+    #[error("{}: the model has no drafter of its own: there is no draft/config.json beside it", .0.display())]
+    NoDrafter(PathBuf),
+    /// A backend that does not run drafters.
+    #[error("backend {0} does not run drafters: take --draft copy, or --backend cpu")]
+    NoDraftPass(BackendKind),
     /// A loop that was not begun.
     #[error("the backend {0} runs no loop of passes by itself: choose tokens pass by pass")]
     NoLoop(BackendKind),

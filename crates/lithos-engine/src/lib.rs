@@ -27,7 +27,7 @@ mod speculation;
 mod stop;
 mod verify_length;
 
-pub use drafters::{Draft, DraftLength, Drafter, MOST_DRAFTS, Proposal};
+pub use drafters::{Draft, DraftLength, Drafter, Dspark, MOST_DRAFTS, Outcome, Proposal};
 pub use engine::{Engine, MemoryUse, choose_backend};
 pub use error::EngineError;
 pub use lithos_compiler::{

@@ -129,6 +129,23 @@ impl<'e> Sequence<'e> {
         Ok(self.engine.backend.logits())
     }
 
+    /// Positions that the context has left.
+    pub fn room(&self) -> usize {
+        self.engine.context().saturating_sub(self.tokens().len())
+    }
+
+    /// Runs a drafter's block, the last token chosen and masks, over what was taken in. Returns logits `[tokens, vocabulary]` and the
+    /// block's rows before the head's norm; nothing without a drafter.
+    ///
+    /// # Errors
+    /// As [`Sequence::decode`].
+    pub fn draft(&mut self, tokens: &[TokenId]) -> Result<(&[f32], &[f32]), EngineError> {
+        self.make_room(tokens)?;
+        let step = StepState::single(self.rows(tokens.len()), tokens.len());
+        let there = self.engine.backend.draft(&step, &ids(tokens))?;
+        Ok(if there { self.engine.backend.draft_rows(tokens.len()) } else { (&[], &[]) })
+    }
+
     /// Commits the first `count` rows of the last decode pass and forgets the others.
     pub fn accept(&mut self, count: usize) {
         let slot = &mut self.engine.slots[self.slot];

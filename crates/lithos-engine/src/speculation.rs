@@ -7,9 +7,10 @@
 
 use std::time::{Duration, Instant};
 
+use lithos_model::dspark::DraftHead;
 use lithos_model::text::TokenId;
 
-use crate::drafters::{Copying, Draft, DraftLength, Drafter, MOST_DRAFTS};
+use crate::drafters::{Copying, Draft, DraftLength, Drafter, Dspark, MOST_DRAFTS, Mixed, Outcome};
 use crate::engine::{Engine, Output};
 use crate::error::EngineError;
 use crate::options::BackendKind;
@@ -109,16 +110,24 @@ impl Speculator {
         self.paused
     }
 
-    /// What was asked for, as far as a backend has a use for it.
-    pub(crate) fn new(draft: Draft, length: DraftLength, backend: BackendKind) -> Option<Self> {
+    /// What was asked for, as far as the backend has a use for it and the model has a drafter.
+    pub(crate) fn new(
+        draft: Draft,
+        length: DraftLength,
+        backend: BackendKind,
+        dspark: Option<&DraftHead>,
+    ) -> Option<Self> {
         let pays = matches!(backend, BackendKind::Cpu | BackendKind::Cuda);
-        match draft {
-            Draft::None => None,
-            Draft::Auto if !pays => None,
-            Draft::Auto | Draft::Copy => {
-                Some(Speculator::with(Box::new(Copying::default()), length))
-            }
-        }
+        let dspark = dspark.map(|head| Dspark::new(head.clone()));
+        let drafter: Box<dyn Drafter> = match (draft, dspark) {
+            (Draft::None, _) => return None,
+            (Draft::Auto, _) if !pays => return None,
+            (Draft::Auto, Some(dspark)) => Box::new(Mixed::new(dspark)),
+            (Draft::Dspark, Some(dspark)) => Box::new(dspark),
+            (Draft::Dspark, None) => return None,
+            (Draft::Auto | Draft::Copy, _) => Box::new(Copying::default()),
+        };
+        Some(Speculator::with(drafter, length))
     }
 
     pub(crate) fn with(drafter: Box<dyn Drafter>, length: DraftLength) -> Self {
@@ -143,7 +152,7 @@ impl Speculator {
         choose: &mut dyn FnMut(&[f32]) -> (TokenId, bool),
     ) -> Result<TokenId, EngineError> {
         let began = Instant::now();
-        let proposal = self.drafter.propose(MOST_DRAFTS.min(most));
+        let proposal = self.drafter.propose(sequence, MOST_DRAFTS.min(most))?;
         let verified = self.costs.choose(&proposal, self.length);
         let drafts = &proposal.tokens[..verified];
         let rows = [&[anchor], drafts].concat();
@@ -163,7 +172,9 @@ impl Speculator {
         sequence.accept(chosen.len());
         let accepted = chosen.iter().zip(drafts).take_while(|(a, b)| a == b).count();
         self.report.count(verified, accepted, chosen.len());
-        self.drafter.learn(verified, accepted);
+        let seconds = (verified_at - began).as_secs_f64();
+        let one_row = self.costs.one_row();
+        self.drafter.learn(&Outcome { verified, accepted, seconds, one_row });
         self.drafter.take_in(&chosen);
         let times = &mut self.report.times;
         times.draft += drafted - began;
@@ -176,7 +187,13 @@ impl Speculator {
 impl Engine {
     /// Chooses where the drafts of later generations come from. What was learned of passes is forgotten.
     pub fn set_draft(&mut self, draft: Draft, length: DraftLength) {
-        self.speculator = Speculator::new(draft, length, self.backend());
+        let dspark = self.draft_head.as_ref();
+        self.speculator = Speculator::new(draft, length, self.backend(), dspark);
+    }
+
+    /// The heads of the model's drafter, if it has one.
+    pub fn draft_head(&self) -> Option<&DraftHead> {
+        self.draft_head.as_ref()
     }
 
     /// Leaves drafts out of later generations, or takes them up again with what was learned.

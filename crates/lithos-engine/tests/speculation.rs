@@ -3,8 +3,8 @@
 mod support;
 
 use lithos_engine::{
-    Cancel, Completion, Draft, DraftLength, Drafter, Engine, Event, FinishReason, Fusion,
-    MOST_DRAFTS, Proposal, Request, Sampling, TokenId,
+    Cancel, Completion, Draft, DraftLength, Drafter, Engine, EngineError, Event, FinishReason,
+    Fusion, MOST_DRAFTS, Outcome, Proposal, Request, Sampling, Sequence, TokenId,
 };
 use lithos_model::text::{SpecialTokens, TemplateOptions};
 use support::{cpu, repository};
@@ -72,7 +72,7 @@ impl Drafter for Scripted {
         self.at += tokens.len();
     }
 
-    fn propose(&mut self, most: usize) -> Proposal {
+    fn propose(&mut self, _: &mut Sequence<'_>, most: usize) -> Result<Proposal, EngineError> {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let right = self.right.unwrap_or((self.state >> 33) as usize % 9);
         let follows = self.text[self.at..].iter().copied().chain(std::iter::repeat(TokenId(3)));
@@ -81,11 +81,11 @@ impl Drafter for Scripted {
             .enumerate()
             .map(|(place, token)| if place < right { token } else { TokenId(token.0 ^ 1) })
             .collect();
-        Proposal { survival: vec![0.9; tokens.len()], tokens }
+        Ok(Proposal { survival: vec![0.9; tokens.len()], tokens })
     }
 
-    fn learn(&mut self, verified: usize, accepted: usize) {
-        assert!(accepted <= verified && verified <= MOST_DRAFTS);
+    fn learn(&mut self, outcome: &Outcome) {
+        assert!(outcome.accepted <= outcome.verified && outcome.verified <= MOST_DRAFTS);
     }
 }
 

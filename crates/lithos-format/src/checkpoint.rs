@@ -162,6 +162,26 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// The same with the tensors of another checkpoint beside its own, under names that begin with `prefix`; a `model.` that theirs
+    /// begin with is left out. Its configuration is not taken over.
+    ///
+    /// # Errors
+    /// If a name comes twice.
+    pub fn with_part(mut self, prefix: &str, part: Checkpoint) -> Result<Self, FormatError> {
+        let first = self.files.len();
+        self.files.extend(part.files);
+        let moved = |StoredTensor { name, dtype, shape, place }| {
+            let name = format!("{prefix}{}", name.strip_prefix("model.").unwrap_or(&name));
+            let place = match place {
+                Place::File { index, range } => Place::File { index: first + index, range },
+                generated => generated,
+            };
+            StoredTensor { name, dtype, shape, place }
+        };
+        self.add_tensors(part.tensors.into_iter().map(moved).collect())?;
+        Ok(self)
+    }
+
     /// What was opened: the directory, or the GGUF file.
     pub fn path(&self) -> &Path {
         &self.path

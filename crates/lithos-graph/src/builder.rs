@@ -3,7 +3,7 @@
 use lithos_format::Encoding;
 
 use crate::graph::{Graph, Limits};
-use crate::op::{Op, OpKind, Part, Scope};
+use crate::op::{Op, OpKind, Part, Reach, Scope};
 use crate::rotary::Rotary;
 use crate::validate::GraphError;
 use crate::value::{
@@ -41,6 +41,26 @@ impl GraphBuilder {
             tokens: ValueId(0),
             scope: Scope { layer: None, part: Part::Embedding },
         }
+    }
+
+    /// The values of a graph, to which more are added, without its operations.
+    pub fn continuing(graph: &Graph) -> Self {
+        GraphBuilder {
+            values: graph.values.clone(),
+            ops: Vec::new(),
+            tokens: graph.tokens,
+            scope: Scope { layer: None, part: Part::Embedding },
+        }
+    }
+
+    /// The operations since the last time, which leaves the builder without any.
+    pub fn take_ops(&mut self) -> Vec<Op> {
+        std::mem::take(&mut self.ops)
+    }
+
+    /// The values so far.
+    pub fn values(&self) -> &[Value] {
+        &self.values
     }
 
     /// The token input.
@@ -141,7 +161,7 @@ impl GraphBuilder {
         self.push_op(OpKind::AppendKeyValue, vec![k, v], vec![], vec![state]);
     }
 
-    /// [`OpKind::Attention`].
+    /// [`OpKind::Attention`] of rows that see positions up to their own.
     pub fn attention(
         &mut self,
         name: &str,
@@ -150,13 +170,32 @@ impl GraphBuilder {
         heads: usize,
         scale: f32,
     ) -> ValueId {
+        self.attention_within(name, q, state, heads, scale, Reach::Own)
+    }
+
+    /// [`OpKind::Attention`].
+    pub fn attention_within(
+        &mut self,
+        name: &str,
+        q: ValueId,
+        state: ValueId,
+        heads: usize,
+        scale: f32,
+        reach: Reach,
+    ) -> ValueId {
         let Some(StateKind::KeyValue { heads: key_value_heads, head_dim }) =
             self.values[state.index()].state().cloned()
         else {
             panic!("attention needs a key/value state");
         };
-        let kind = OpKind::Attention { heads, key_value_heads, head_dim, scale };
+        let kind = OpKind::Attention { heads, key_value_heads, head_dim, scale, reach };
         self.op(name, kind, vec![q, state], heads * head_dim)
+    }
+
+    /// [`OpKind::Concatenate`].
+    pub fn concatenate(&mut self, name: &str, inputs: Vec<ValueId>) -> ValueId {
+        let width = inputs.iter().map(|input| self.width(*input)).sum();
+        self.op(name, OpKind::Concatenate, inputs, width)
     }
 
     /// [`OpKind::Convolution`].
@@ -300,6 +339,7 @@ impl GraphBuilder {
             Part::Embedding => "embedding",
             Part::Mixer => "mixer",
             Part::FeedForward => "feed_forward",
+            Part::Draft => "draft",
             Part::Head => "head",
         };
         match self.scope.layer {

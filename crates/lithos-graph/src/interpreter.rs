@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::graph::Graph;
-use crate::op::{Op, OpKind};
+use crate::op::{Op, OpKind, Reach};
+use crate::rotary::Rotary;
 use crate::value::{StateKind, ValueId, WeightSource};
 
 /// Where the interpreter gets weights from.
@@ -138,9 +139,7 @@ impl Pass<'_> {
             OpKind::Add => Some(zip(input(0), input(1), |a, b| a + b)),
             OpKind::SiluMultiply => Some(zip(input(0), input(1), |gate, up| silu(gate) * up)),
             OpKind::SigmoidMultiply => Some(zip(input(0), input(1), |x, gate| x * sigmoid(gate))),
-            OpKind::Rotary { head_dim, rotary } => {
-                Some(self.rotary(input(0), *head_dim, &rotary.frequencies()))
-            }
+            OpKind::Rotary { head_dim, rotary } => Some(self.rotary(input(0), *head_dim, rotary)),
             OpKind::AppendKeyValue => {
                 let (k, v) = (input(0).to_vec(), input(1).to_vec());
                 let state = self.state_of(op.updates[0]);
@@ -148,15 +147,27 @@ impl Pass<'_> {
                 state[1].extend(v);
                 None
             }
-            OpKind::Attention { heads, key_value_heads, head_dim, scale } => {
+            OpKind::Attention { heads, key_value_heads, head_dim, scale, reach } => {
                 let shape = AttentionShape {
                     heads: *heads,
                     key_value_heads: *key_value_heads,
                     head_dim: *head_dim,
                     scale: *scale,
+                    reach: *reach,
                 };
                 let state = &self.state.states[&op.inputs[1]];
                 Some(attention(input(0), &state[0], &state[1], self.state.position, shape))
+            }
+            OpKind::Concatenate => {
+                let parts: Vec<(&[f32], usize)> = op
+                    .inputs
+                    .iter()
+                    .map(|id| (self.read(*id), self.interpreter.graph.value(*id).width()))
+                    .collect();
+                let row = |row: usize| {
+                    parts.iter().flat_map(move |(x, width)| &x[row * width..(row + 1) * width])
+                };
+                Some((0..self.tokens.len()).flat_map(row).copied().collect())
             }
             OpKind::Convolution { width } => Some(self.convolution(op, *width)),
             OpKind::GatedDelta { .. } => Some(self.gated_delta(op)),
@@ -209,7 +220,8 @@ impl Pass<'_> {
         out
     }
 
-    fn rotary(&self, x: &[f32], head_dim: usize, frequencies: &[f64]) -> Vec<f32> {
+    fn rotary(&self, x: &[f32], head_dim: usize, rotary: &Rotary) -> Vec<f32> {
+        let (frequencies, magnitude) = (rotary.frequencies(), f64::from(rotary.magnitude()));
         let mut out = x.to_vec();
         let (width, half) = (x.len() / self.tokens.len(), frequencies.len());
         for (t, row) in out.chunks_mut(width).enumerate() {
@@ -217,6 +229,7 @@ impl Pass<'_> {
             for head in row.chunks_mut(head_dim) {
                 for (i, frequency) in frequencies.iter().enumerate() {
                     let (sin, cos) = (position * frequency).sin_cos();
+                    let (sin, cos) = (magnitude * sin, magnitude * cos);
                     let (a, b) = (f64::from(head[i]), f64::from(head[i + half]));
                     head[i] = (a * cos - b * sin) as f32;
                     head[i + half] = (b * cos + a * sin) as f32;
@@ -284,6 +297,7 @@ struct AttentionShape {
     key_value_heads: usize,
     head_dim: usize,
     scale: f32,
+    reach: Reach,
 }
 
 fn attention(
@@ -293,11 +307,14 @@ fn attention(
     first: usize,
     shape: AttentionShape,
 ) -> Vec<f32> {
-    let AttentionShape { heads, key_value_heads, head_dim, scale } = shape;
+    let AttentionShape { heads, key_value_heads, head_dim, scale, reach } = shape;
     let (row_width, key_width) = (heads * head_dim, key_value_heads * head_dim);
     let mut out = vec![0.0; q.len()];
     for t in 0..q.len() / row_width {
-        let visible = first + t + 1;
+        let visible = match reach {
+            Reach::Own => first + t + 1,
+            Reach::Pass => first + q.len() / row_width,
+        };
         for head in 0..heads {
             let shared = head / (heads / key_value_heads) * head_dim;
             let query = &q[t * row_width + head * head_dim..][..head_dim];

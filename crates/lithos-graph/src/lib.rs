@@ -18,7 +18,7 @@ mod value;
 pub use builder::GraphBuilder;
 pub use graph::{Graph, Limits};
 pub use interpreter::{Interpreter, InterpreterError, SequenceState, WeightStore};
-pub use op::{Op, OpKind, Part, Scope};
+pub use op::{Op, OpKind, Part, Reach, Scope};
 pub use rotary::{Rotary, RotaryScaling};
 pub use validate::GraphError;
 pub use value::{

@@ -36,8 +36,20 @@ pub enum Part {
     Mixer,
     /// The feed-forward network of a layer, with its norm and residual.
     FeedForward,
+    /// What a drafter's context takes in of a pass.
+    Draft,
     /// Final norm and vocabulary projection.
     Head,
+}
+
+/// Which positions a row's attention sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// Those up to its own.
+    #[default]
+    Own,
+    /// Those of its whole pass as well: the rows of a block see each other.
+    Pass,
 }
 
 /// What an operation computes. Shapes are per row unless said otherwise; inputs are in brackets.
@@ -70,8 +82,8 @@ pub enum OpKind {
     },
     /// `[k, v]`, updates a key/value state: appends the rows at their positions.
     AppendKeyValue,
-    /// `[q, key/value state] -> o`: causal softmax attention over positions `0..=position` of the row, in groups of query heads
-    /// that share a key/value head.
+    /// `[q, key/value state] -> o`: softmax attention over positions up to the row's, or to its pass's last, in groups of query
+    /// heads that share a key/value head.
     Attention {
         /// Query heads.
         heads: usize,
@@ -81,7 +93,11 @@ pub enum OpKind {
         head_dim: usize,
         /// Factor of the scores.
         scale: f32,
+        /// Which positions are seen.
+        reach: Reach,
     },
+    /// `[a, b, ...] -> y`: the rows beside each other.
+    Concatenate,
     /// `[u, weight, history] -> silu(depthwise causal convolution of u)`, updates the history.
     Convolution {
         /// Taps.
@@ -123,6 +139,7 @@ impl OpKind {
             OpKind::Rotary { .. } => "rotary",
             OpKind::AppendKeyValue => "append_key_value",
             OpKind::Attention { .. } => "attention",
+            OpKind::Concatenate => "concatenate",
             OpKind::Convolution { .. } => "convolution",
             OpKind::GatedDelta { .. } => "gated_delta",
             OpKind::GatedNorm { .. } => "gated_norm",

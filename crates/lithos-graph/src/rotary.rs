@@ -28,11 +28,33 @@ pub enum RotaryScaling {
         /// Context length of the original training, in tokens.
         original_context: f64,
     },
+    /// YaRN (Peng et al., arXiv 2309.00071): wavelengths that turn often enough in the original context are kept, those that turn
+    /// seldom are divided, those between blended.
+    Yarn {
+        /// Division of the long wavelengths.
+        factor: f64,
+        /// Context length of the original training, in tokens.
+        original_context: f64,
+        /// Turns in the original context from which a wavelength is kept.
+        fast: f64,
+        /// Turns below which it is divided.
+        slow: f64,
+        /// Factor of turned heads.
+        magnitude: f32,
+    },
     /// Explicit divisors, one per frequency (GGUF files store Llama 3's scaling in this form).
     Divisors(Vec<f32>),
 }
 
 impl Rotary {
+    /// What turned heads are multiplied with.
+    pub fn magnitude(&self) -> f32 {
+        match &self.scaling {
+            RotaryScaling::Yarn { magnitude, .. } => *magnitude,
+            _ => 1.0,
+        }
+    }
+
     /// Angular frequencies in radians per position, `dim / 2` of them.
     ///
     /// Llama 3's rule follows Hugging Face transformers' `_compute_llama3_parameters`.
@@ -43,6 +65,24 @@ impl Rotary {
             RotaryScaling::None => (0..half).map(plain).collect(),
             RotaryScaling::Divisors(divisors) => {
                 (0..half).map(|i| plain(i) / f64::from(divisors[i])).collect()
+            }
+            RotaryScaling::Yarn { factor, original_context, fast, slow, .. } => {
+                // The index of the frequency that turns so often in the original context.
+                let index = |turns: f64| {
+                    self.dim as f64 * (original_context / (turns * 2.0 * std::f64::consts::PI)).ln()
+                        / (2.0 * self.theta.ln())
+                };
+                let low = index(*fast).floor().max(0.0);
+                let mut high = index(*slow).ceil().min(self.dim as f64 - 1.0);
+                if low == high {
+                    high += 0.001;
+                }
+                (0..half)
+                    .map(|i| {
+                        let divided = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                        plain(i) * (divided / factor + 1.0 - divided)
+                    })
+                    .collect()
             }
             RotaryScaling::Llama3 {
                 factor,

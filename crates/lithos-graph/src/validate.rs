@@ -56,6 +56,7 @@ impl Graph {
             OpKind::Rotary { .. } => 1,
             OpKind::Convolution { .. } | OpKind::GatedNorm { .. } => 3,
             OpKind::GatedDelta { .. } => 6,
+            OpKind::Concatenate => op.inputs.len().max(1),
             _ => 2,
         };
         if op.inputs.len() != arity {
@@ -104,6 +105,10 @@ impl Graph {
             OpKind::Attention { heads, key_value_heads, head_dim, .. } => {
                 equal("query width", width(0), heads * head_dim)?;
                 divides("key/value heads", *key_value_heads, *heads)?;
+            }
+            OpKind::Concatenate => {
+                let widths = (0..op.inputs.len()).map(width).sum();
+                equal("width of all inputs", widths, output.unwrap_or(0))?;
             }
             OpKind::Convolution { width: taps } => {
                 equal("taps times channels", width(1), taps * width(0))?;

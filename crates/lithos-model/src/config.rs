@@ -94,6 +94,15 @@ impl<'a> Config<'a> {
 
     /// The rotary embedding, from `rope_parameters` or the older `rope_theta` and `rope_scaling`.
     pub(crate) fn rotary(&self, head_dim: usize, theta: f64) -> Result<Rotary, ModelError> {
+        self.rotary_of(head_dim, theta, false)
+    }
+
+    /// As [`Config::rotary`], of a drafter, which may be stretched by YaRN.
+    pub(crate) fn drafter_rotary(&self, head_dim: usize) -> Result<Rotary, ModelError> {
+        self.rotary_of(head_dim, 10_000.0, true)
+    }
+
+    fn rotary_of(&self, head_dim: usize, theta: f64, yarn: bool) -> Result<Rotary, ModelError> {
         let parameters = self.get("rope_parameters").or_else(|| self.get("rope_scaling"));
         let field = |name: &str| parameters.and_then(|parameters| parameters.get(name));
         let number = |name: &'static str| -> Result<f64, ModelError> {
@@ -120,6 +129,21 @@ impl<'a> Config<'a> {
                 high_frequency_factor: number("high_freq_factor")?,
                 original_context: number("original_max_position_embeddings")?,
             },
+            // Made for drafters; models stretched so are not described.
+            Some("yarn") if yarn => {
+                let factor = number("factor")?;
+                let given = |name: &'static str, default: f64| match field(name) {
+                    Some(value) if !value.is_null() => number(name),
+                    _ => Ok(default),
+                };
+                RotaryScaling::Yarn {
+                    factor,
+                    original_context: number("original_max_position_embeddings")?,
+                    fast: given("beta_fast", 32.0)?,
+                    slow: given("beta_slow", 1.0)?,
+                    magnitude: given("attention_factor", 0.1 * factor.ln() + 1.0)? as f32,
+                }
+            }
             Some(_) => {
                 let value = kind.unwrap_or(&Value::Null);
                 return Err(self.unsupported("rope_type", value, &["default", "llama3"]));

@@ -5,6 +5,7 @@
 
 mod architectures;
 mod config;
+pub mod dspark;
 mod model;
 mod naming;
 pub mod shape;

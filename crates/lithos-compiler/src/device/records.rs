@@ -1,7 +1,7 @@
 //! The call and the parameter record of each task group.
 
 use bytemuck::Pod;
-use lithos_graph::{Graph, OpKind, StateKind, ValueId};
+use lithos_graph::{Graph, OpKind, Reach, StateKind, ValueId};
 use lithos_kernels::records::{
     AttendRecord, ChooseRecord, ConvolveRecord, DeltaRecord, ElementwiseRecord, GateUpRecord,
     GatherRecord, HeadNormRecord, HeadRecord, KeptRecord, LinearRecord, MatrixRecord, MergeRecord,
@@ -159,7 +159,10 @@ impl Recorder<'_> {
                 let call = Call::new(format!("gate_up<{}>", self.format(*gate)), record);
                 Call { tiles: self.tiles(*gate), ..call }
             }
-            TaskKind::AttendRange { q, k, v, state, scale, partials } => {
+            TaskKind::AttendRange { reach: Reach::Pass, .. } => {
+                return Err(DeviceError::Unsupported { kind: "attend_range within a block" });
+            }
+            TaskKind::AttendRange { q, k, v, state, scale, partials, reach: Reach::Own } => {
                 let kept = self.kept(*state);
                 let record = AttendRecord {
                     query_stage: self.head(q),
@@ -179,7 +182,7 @@ impl Recorder<'_> {
                 };
                 Call::new(format!("attend_range<{keys}>"), record)
             }
-            TaskKind::MergeRanges { partials, gate, state, output } => {
+            TaskKind::MergeRanges { partials, gate, state, output, .. } => {
                 let kept = self.kept(*state);
                 let record = MergeRecord {
                     partials: self.buffer(*partials),
@@ -251,7 +254,9 @@ impl Recorder<'_> {
             }
             kind @ (TaskKind::Prepare { .. }
             | TaskKind::StageHeads { .. }
+            | TaskKind::Append { .. }
             | TaskKind::AttendBlock { .. }
+            | TaskKind::Concatenate { .. }
             | TaskKind::Rotate { .. }) => {
                 return Err(DeviceError::Unsupported { kind: kind.name() });
             }

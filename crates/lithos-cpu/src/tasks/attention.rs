@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lithos_compiler::{BufferId, HeadStage, MAX_DECODE_ROWS, SlotRows, TaskKind};
-use lithos_graph::ValueId;
+use lithos_graph::{Reach, ValueId};
 
 use super::{Binder, Tasks};
 use crate::ahead::Ahead;
@@ -51,8 +51,17 @@ impl Stage {
 }
 
 /// How many keys each row of a slot sees.
-fn visible(slot: &SlotRows, rows: Range<usize>) -> Vec<usize> {
-    rows.map(|row| slot.position as usize + row + 1).collect()
+fn visible(slot: &SlotRows, rows: Range<usize>, reach: Reach) -> Vec<usize> {
+    rows.map(|row| seen(slot, row, reach)).collect()
+}
+
+/// How many keys a row of a slot sees.
+fn seen(slot: &SlotRows, row: usize, reach: Reach) -> usize {
+    slot.position as usize
+        + match reach {
+            Reach::Own => row + 1,
+            Reach::Pass => slot.rows as usize,
+        }
 }
 
 /// Few rows: a task is one slot, one key/value head and one range of keys.
@@ -62,6 +71,7 @@ pub(super) struct AttendRange {
     v: BufferId,
     state: ValueId,
     scale: f32,
+    reach: Reach,
     partials: BufferId,
     key_value_heads: usize,
     group: usize,
@@ -72,7 +82,7 @@ pub(super) struct AttendRange {
 
 impl AttendRange {
     pub(super) fn bind(binder: &mut Binder<'_>, kind: &TaskKind) -> Self {
-        let TaskKind::AttendRange { q, k, v, state, scale, partials } = kind else {
+        let TaskKind::AttendRange { q, k, v, state, scale, reach, partials } = kind else {
             unreachable!("attention over ranges")
         };
         let (key_value_heads, head_dim) = binder.key_value_shape(*state);
@@ -83,6 +93,7 @@ impl AttendRange {
             v: *v,
             state: *state,
             scale: *scale,
+            reach: *reach,
             partials: *partials,
             key_value_heads,
             group: heads / key_value_heads,
@@ -178,7 +189,7 @@ impl Tasks for AttendRange {
         let heads = Heads::dense(self.group, dim);
         self.q.apply(pass, &mut staged, heads, first);
 
-        let visible = visible(slot, 0..rows);
+        let visible = visible(slot, 0..rows, self.reach);
         let queries =
             Queries { rows: staged.as_rows(), heads, visible: &visible, scale: self.scale };
         let record = partial_width(dim);
@@ -213,6 +224,7 @@ impl Tasks for AttendRange {
 pub(super) struct Merge {
     partials: BufferId,
     gate: Option<BufferId>,
+    reach: Reach,
     key_value_heads: usize,
     group: usize,
     head_dim: usize,
@@ -226,6 +238,7 @@ impl Merge {
         partials: BufferId,
         gate: Option<BufferId>,
         state: ValueId,
+        reach: Reach,
     ) -> Self {
         let (key_value_heads, head_dim) = binder.key_value_shape(state);
         let max_ranges = binder.schedule.attention_ranges;
@@ -233,6 +246,7 @@ impl Merge {
         Merge {
             partials,
             gate,
+            reach,
             key_value_heads,
             group: heads / key_value_heads,
             head_dim,
@@ -258,7 +272,7 @@ impl Merge {
         };
         let Some(slot) = pass.step.active().iter().find(owner) else { return };
         // Only the ranges that this row sees: a row's sums do not depend on the rows beside it.
-        let keys = slot.position as usize + row - slot.first_row as usize + 1;
+        let keys = seen(slot, row - slot.first_row as usize, self.reach);
         let ranges = keys.div_ceil(self.range_keys);
         let (dim, record) = (self.head_dim, partial_width(self.head_dim));
         let heads = self.key_value_heads * self.group;
@@ -286,10 +300,11 @@ pub(super) struct MergeRanges {
 
 impl MergeRanges {
     pub(super) fn bind(binder: &Binder<'_>, kind: &TaskKind) -> Self {
-        let TaskKind::MergeRanges { partials, gate, state, output } = kind else {
+        let TaskKind::MergeRanges { partials, gate, state, reach, output } = kind else {
             unreachable!("a merge of ranges")
         };
-        MergeRanges { merge: Merge::bind(binder, *partials, *gate, *state), output: *output }
+        let merge = Merge::bind(binder, *partials, *gate, *state, *reach);
+        MergeRanges { merge, output: *output }
     }
 }
 
@@ -368,6 +383,57 @@ impl Tasks for StageHeads {
     }
 }
 
+/// Stages and appends keys and values that no attention of the pass reads. A task is a block of rows of a slot.
+pub(super) struct Append {
+    k: Stage,
+    v: BufferId,
+    state: ValueId,
+    key_value_heads: usize,
+    head_dim: usize,
+}
+
+impl Append {
+    pub(super) fn bind(binder: &mut Binder<'_>, kind: &TaskKind) -> Self {
+        let TaskKind::Append { k, v, state } = kind else { unreachable!("keys and values") };
+        let (key_value_heads, head_dim) = binder.key_value_shape(*state);
+        Append { k: Stage::bind(binder, k), v: *v, state: *state, key_value_heads, head_dim }
+    }
+}
+
+impl Tasks for Append {
+    fn count(&self, pass: &Pass<'_>) -> usize {
+        let blocks = |slot: &SlotRows| (slot.rows as usize).div_ceil(ROWS_PER_STAGE);
+        pass.step.active().iter().map(blocks).sum()
+    }
+
+    unsafe fn run(&self, pass: &Pass<'_>, mut task: usize, worker: &mut WorkerMemory) {
+        for slot in pass.step.active() {
+            let blocks = (slot.rows as usize).div_ceil(ROWS_PER_STAGE);
+            if task >= blocks {
+                task -= blocks;
+                continue;
+            }
+            let (dim, within) = (self.head_dim, task * ROWS_PER_STAGE);
+            let rows = (slot.rows as usize - within).min(ROWS_PER_STAGE);
+            let first = slot.first_row as usize + within;
+            let width = self.key_value_heads * dim;
+            worker.staging.resize((rows * width).max(worker.staging.len()), 0.0);
+            let mut staged = RowsMut::new(&mut worker.staging, rows, width, width);
+            copy(pass.rows(self.k.buffer, first, rows), &mut staged);
+            self.k.apply(pass, &mut staged, Heads::dense(self.key_value_heads, dim), first);
+            // SAFETY: the task owns the positions of its rows.
+            let mut pool = unsafe { pass.states.pool(self.state) };
+            let (table, v) = (pass.states.page_table(slot.slot), pass.rows(self.v, first, rows));
+            let position = slot.position as usize + within;
+            for head in 0..self.key_value_heads {
+                let [k, v] = [staged.as_rows(), v].map(|rows| rows.columns(head * dim, dim));
+                pool.write_rows(head, table, position, k, v);
+            }
+            return;
+        }
+    }
+}
+
 /// Many rows: a task is one key/value head and a block of rows.
 pub(super) struct AttendBlock {
     q: BufferId,
@@ -420,7 +486,7 @@ impl Tasks for AttendBlock {
         let width = self.group * self.head_dim;
         let columns = head * width..(head + 1) * width;
         let heads = Heads::dense(self.group, self.head_dim);
-        let visible = visible(slot, first..first + rows);
+        let visible = visible(slot, first..first + rows, Reach::Own);
         let queries = Queries {
             rows: pass.rows(self.q, first, rows).columns(columns.start, width),
             heads,

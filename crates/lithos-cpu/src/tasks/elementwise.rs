@@ -50,6 +50,36 @@ impl Tasks for ElementwiseRows {
     }
 }
 
+/// Rows beside each other. A task is a row.
+pub(super) struct Concatenate {
+    inputs: Vec<BufferId>,
+    output: BufferId,
+}
+
+impl Concatenate {
+    pub(super) fn bind(_binder: &Binder<'_>, kind: &TaskKind) -> Self {
+        let TaskKind::Concatenate { inputs, output } = kind else { unreachable!("rows") };
+        Concatenate { inputs: inputs.clone(), output: *output }
+    }
+}
+
+impl Tasks for Concatenate {
+    fn count(&self, pass: &Pass<'_>) -> usize {
+        pass.row_count()
+    }
+
+    unsafe fn run(&self, pass: &Pass<'_>, task: usize, _worker: &mut WorkerMemory) {
+        // SAFETY: the task owns its row.
+        let mut out = unsafe { pass.rows_mut(self.output, task, 1, 0..pass.width(self.output)) };
+        let mut first = 0;
+        for input in &self.inputs {
+            let width = pass.width(*input);
+            out.row_mut(0)[first..first + width].copy_from_slice(pass.rows(*input, task, 1).row(0));
+            first += width;
+        }
+    }
+}
+
 /// A rotation. A task is a row.
 pub(super) struct Rotate {
     input: BufferId,

@@ -53,8 +53,8 @@ impl Source {
                 buffer: *buffer,
                 norm: norm.as_ref().map(|norm| binder.norm(norm)),
             },
-            LinearInput::Merged { partials, gate, state } => {
-                Source::Merged(Merge::bind(binder, *partials, *gate, *state))
+            LinearInput::Merged { partials, gate, state, reach } => {
+                Source::Merged(Merge::bind(binder, *partials, *gate, *state, *reach))
             }
             LinearInput::Prepared(id) => {
                 Source::Prepared { place: binder.prepared[id.index()].place(kind) }

@@ -64,6 +64,7 @@ impl Binder<'_> {
             TaskKind::MergeRanges { .. } => {
                 Box::new(attention::MergeRanges::bind(self, &group.kind))
             }
+            TaskKind::Append { .. } => Box::new(attention::Append::bind(self, &group.kind)),
             TaskKind::AttendBlock { .. } => {
                 Box::new(attention::AttendBlock::bind(self, &group.kind))
             }
@@ -72,6 +73,9 @@ impl Binder<'_> {
             TaskKind::GatedNorm { .. } => Box::new(norms::GatedNorm::bind(self, &group.kind)),
             TaskKind::RmsNorm { .. } => Box::new(norms::PlainNorm::bind(self, &group.kind)),
             TaskKind::Rotate { .. } => Box::new(elementwise::Rotate::bind(self, &group.kind)),
+            TaskKind::Concatenate { .. } => {
+                Box::new(elementwise::Concatenate::bind(self, &group.kind))
+            }
             TaskKind::Elementwise { .. } => {
                 Box::new(elementwise::ElementwiseRows::bind(self, &group.kind))
             }

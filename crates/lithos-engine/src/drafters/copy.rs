@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use lithos_model::text::TokenId;
 
-use super::{Drafter, Proposal};
+use super::{Drafter, Outcome, Proposal};
+use crate::error::EngineError;
+use crate::sequence::Sequence;
 
 /// Tokens that the places in the table have in common with the end of the text, at least.
 const KEY: usize = 2;
@@ -77,6 +79,18 @@ impl Copying {
         best
     }
 
+    /// At most so many tokens that followed where the text stood as it stands now.
+    pub(crate) fn copies(&mut self, most: usize) -> Proposal {
+        let Some((place, common)) = self.best_place() else { return Proposal::default() };
+        self.last = LENGTHS.iter().rposition(|length| *length <= common).unwrap_or(0);
+        let rate = self.rate(self.last);
+        // A copy that comes to the end of the text goes on with itself.
+        let period = self.text.len() - place;
+        let tokens: Vec<TokenId> = (0..most).map(|i| self.text[place + i % period]).collect();
+        let survival = (1..=tokens.len()).map(|count| rate.powi(count as i32)).collect();
+        Proposal { tokens, survival }
+    }
+
     /// The share of tokens accepted after a match of this class.
     fn rate(&self, class: usize) -> f64 {
         let Seen { accepted, tried } = self.seen[class];
@@ -99,18 +113,12 @@ impl Drafter for Copying {
         tokens.iter().for_each(|token| self.push(*token));
     }
 
-    fn propose(&mut self, most: usize) -> Proposal {
-        let Some((place, common)) = self.best_place() else { return Proposal::default() };
-        self.last = LENGTHS.iter().rposition(|length| *length <= common).unwrap_or(0);
-        let rate = self.rate(self.last);
-        // A copy that comes to the end of the text goes on with itself.
-        let period = self.text.len() - place;
-        let tokens: Vec<TokenId> = (0..most).map(|i| self.text[place + i % period]).collect();
-        let survival = (1..=tokens.len()).map(|count| rate.powi(count as i32)).collect();
-        Proposal { tokens, survival }
+    fn propose(&mut self, _: &mut Sequence<'_>, most: usize) -> Result<Proposal, EngineError> {
+        Ok(self.copies(most))
     }
 
-    fn learn(&mut self, verified: usize, accepted: usize) {
+    fn learn(&mut self, outcome: &Outcome) {
+        let Outcome { verified, accepted, .. } = *outcome;
         if verified == 0 {
             return;
         }
@@ -130,10 +138,14 @@ mod tests {
         ids.iter().copied().map(TokenId).collect()
     }
 
+    fn outcome(verified: usize, accepted: usize) -> Outcome {
+        Outcome { verified, accepted, ..Outcome::default() }
+    }
+
     fn proposed(text: &[u32], most: usize) -> Vec<TokenId> {
         let mut copying = Copying::default();
         copying.begin(&tokens(text));
-        copying.propose(most).tokens
+        copying.copies(most).tokens
     }
 
     #[test]
@@ -165,28 +177,28 @@ mod tests {
     fn what_is_refused_is_expected_less_and_what_is_accepted_more() {
         let mut copying = Copying::default();
         copying.begin(&tokens(&[1, 2, 3, 4, 5, 6, 7, 1, 2, 3]));
-        let before = copying.propose(4).survival;
+        let before = copying.copies(4).survival;
         assert_eq!(before.len(), 4);
         assert!(before.windows(2).all(|pair| pair[1] < pair[0]));
-        copying.learn(4, 0);
-        let refused = copying.propose(4).survival;
+        copying.learn(&outcome(4, 0));
+        let refused = copying.copies(4).survival;
         assert!(refused[0] < before[0]);
         for _ in 0..20 {
-            copying.learn(4, 4);
+            copying.learn(&outcome(4, 4));
         }
-        assert!(copying.propose(4).survival[3] > before[3]);
+        assert!(copying.copies(4).survival[3] > before[3]);
         // Nothing was verified: nothing is learned.
-        let survival = copying.propose(4).survival;
-        copying.learn(0, 0);
-        assert_eq!(copying.propose(4).survival, survival);
+        let survival = copying.copies(4).survival;
+        copying.learn(&outcome(0, 0));
+        assert_eq!(copying.copies(4).survival, survival);
     }
 
     #[test]
     fn a_new_generation_forgets_the_text() {
         let mut copying = Copying::default();
         copying.begin(&tokens(&[1, 2, 3, 1, 2]));
-        assert_eq!(copying.propose(1).tokens, tokens(&[3]));
+        assert_eq!(copying.copies(1).tokens, tokens(&[3]));
         copying.begin(&tokens(&[1, 2]));
-        assert_eq!(copying.propose(1).tokens, []);
+        assert_eq!(copying.copies(1).tokens, []);
     }
 }

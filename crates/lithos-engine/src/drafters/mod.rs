@@ -4,6 +4,8 @@
 //! without a pass of its own. What is chosen never depends on drafts (`speculation.rs`).
 
 mod copy;
+mod dspark;
+mod mixed;
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,6 +14,11 @@ use lithos_compiler::MAX_DECODE_ROWS;
 use lithos_model::text::TokenId;
 
 pub(crate) use copy::Copying;
+pub use dspark::Dspark;
+pub(crate) use mixed::Mixed;
+
+use crate::error::EngineError;
+use crate::sequence::Sequence;
 
 /// Tokens that a pass can verify at most, behind the one that was chosen last.
 pub const MOST_DRAFTS: usize = MAX_DECODE_ROWS - 1;
@@ -24,20 +31,23 @@ pub enum Draft {
     None,
     /// Copies: what followed where the last tokens stood before, in prompt or answer.
     Copy,
-    /// The best that the model and the backend have: copies, or none where a backend chooses tokens by itself or a row costs as much as a
-    /// pass.
+    /// The DSpark drafter in the folder `draft` beside the model.
+    Dspark,
+    /// The best that the model and the backend have: copies where they are likely, else the model's drafter if it has one; none where a
+    /// backend chooses tokens by itself or a row costs as much as a pass.
     Auto,
 }
 
 impl Draft {
     /// All sources, by the name of each on the command line.
-    pub const ALL: [Draft; 3] = [Draft::Auto, Draft::Copy, Draft::None];
+    pub const ALL: [Draft; 4] = [Draft::Auto, Draft::Dspark, Draft::Copy, Draft::None];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Draft::None => "none",
             Draft::Copy => "copy",
+            Draft::Dspark => "dspark",
             Draft::Auto => "auto",
         }
     }
@@ -79,6 +89,19 @@ pub struct Proposal {
     pub survival: Vec<f64>,
 }
 
+/// What became of a round's drafts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Drafts that were verified.
+    pub verified: usize,
+    /// Of those, accepted.
+    pub accepted: usize,
+    /// Seconds to draft and to verify.
+    pub seconds: f64,
+    /// Seconds that a pass without drafts takes, once one was seen.
+    pub one_row: Option<f64>,
+}
+
 /// Proposes tokens. It is told everything that is committed, in order.
 pub trait Drafter: Send {
     /// Its name, for reports.
@@ -90,9 +113,16 @@ pub trait Drafter: Send {
     /// These tokens were committed or chosen.
     fn take_in(&mut self, tokens: &[TokenId]);
 
-    /// At most so many tokens that may follow.
-    fn propose(&mut self, most: usize) -> Proposal;
+    /// At most so many tokens that may follow what the sequence has taken in and the last token taken in here.
+    ///
+    /// # Errors
+    /// [`EngineError`] if a pass of the drafter failed.
+    fn propose(
+        &mut self,
+        sequence: &mut Sequence<'_>,
+        most: usize,
+    ) -> Result<Proposal, EngineError>;
 
-    /// Of the last proposal so many were verified, and so many of those accepted.
-    fn learn(&mut self, verified: usize, accepted: usize);
+    /// What became of the last proposal.
+    fn learn(&mut self, outcome: &Outcome);
 }

@@ -146,7 +146,7 @@ impl DenseTransformer {
 }
 
 /// `down(silu(gate x) * up x)`.
-pub(super) fn feed_forward(
+pub(crate) fn feed_forward(
     b: &mut GraphBuilder,
     weights: &WeightLoader<'_>,
     x: ValueId,

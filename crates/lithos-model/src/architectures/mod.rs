@@ -6,6 +6,8 @@ mod llama;
 mod qwen3;
 mod qwen3_5;
 
+pub(crate) use dense::feed_forward;
+
 use std::path::PathBuf;
 
 use lithos_format::{Checkpoint, Container};
@@ -84,13 +86,13 @@ fn config_file(checkpoint: &Checkpoint) -> PathBuf {
 }
 
 /// Adds weights to a graph, each checked against the checkpoint.
-struct WeightLoader<'a> {
-    checkpoint: &'a Checkpoint,
+pub(crate) struct WeightLoader<'a> {
+    pub(crate) checkpoint: &'a Checkpoint,
 }
 
 impl WeightLoader<'_> {
     /// A matrix of `rows` by `columns`, taken from the stored tensor by `map`.
-    fn matrix(
+    pub(crate) fn matrix(
         &self,
         builder: &mut GraphBuilder,
         tensor: String,
@@ -112,7 +114,7 @@ impl WeightLoader<'_> {
     }
 
     /// A small tensor, by its full name. Extents of one in the stored shape do not matter.
-    fn array(
+    pub(crate) fn array(
         &self,
         builder: &mut GraphBuilder,
         tensor: String,
