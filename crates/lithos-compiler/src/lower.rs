@@ -166,6 +166,9 @@ impl Lowering<'_> {
                 let kind = TaskKind::GatedNorm { input, gate, norm, output };
                 self.push(op, kind, vec![input, gate], vec![output]);
             }
+            OpKind::Route { .. } | OpKind::Experts { .. } | OpKind::Combine { .. } => {
+                return Err(self.unsupported(op, "mixtures of experts run in the interpreter only"));
+            }
         }
         Ok(())
     }
