@@ -26,7 +26,7 @@ fn the_cpu_equals_the_oracle_in_every_format() {
         if ["q4_0", "q4_1", "q8_0"].contains(&format) {
             continue; // GGUF only: see below.
         }
-        for name in ["tiny_qwen35", "tiny_llama3"] {
+        for name in ["tiny_qwen35", "tiny_qwen35_moe", "tiny_llama3"] {
             let folder = tempfile::tempdir().expect("a folder");
             write_in_format(name, tensors(name), format, folder.path());
             let ids = &reference(name).ids[..40];

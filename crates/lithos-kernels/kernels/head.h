@@ -155,7 +155,7 @@ template <uint CODES, uint SCALES, uint BIASES>
 TASK void project_head(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ChooseRecord& record,
                        THREAD const Projection& projection, uint first_row, THREAD Chooser& chooser) {
     const uint columns = LANE_COLUMNS(CODES), halves = IN_HALVES(CODES, SCALES);
-    OperandRow row = operand_row<columns>(memory, worker, record.operand, first_row, chooser.rows);
+    OperandRow row = operand_row<columns>(memory, worker, record.operand, nullptr, first_row, chooser.rows);
     OperandPlace place = operand_place<columns>(worker, projection.units);
     worker.staged.form = 0;
     float form = measure_operand<columns, halves>(worker, row, place);

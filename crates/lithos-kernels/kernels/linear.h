@@ -29,6 +29,10 @@ struct Projection {
     // Units of the slice, and rounds of REQUESTED_UNITS units of each simdgroup.
     UnitRange units;
     uint rounds;
+    // Tiles of the matrices before those of the tasks.
+    uint first_tile;
+    // Rows of the pass that are multiplied, where they are not adjacent.
+    DEVICE const float* gathered;
 };
 
 TASK Projection projection_of(THREAD const Worker& worker, DEVICE const MatrixRecord& first, DEVICE const MatrixRecord& second,
@@ -36,7 +40,7 @@ TASK Projection projection_of(THREAD const Worker& worker, DEVICE const MatrixRe
     uint most = (first.units + slices - 1) / slices, round = worker.simdgroups * REQUESTED_UNITS;
     UnitRange units = {slice * most, min((slice + 1) * most, first.units), first.units};
     return {first, second, first.tensor_scale, second.tensor_scale, (outputs + TILE_ROWS - 1) / TILE_ROWS, stride, units,
-            (most + round - 1) / round};
+            (most + round - 1) / round, 0, nullptr};
 }
 
 // The tile that comes `i`-th in a step: a worker's tasks in turn, or a task's tile in each of a pair of matrices.
@@ -55,8 +59,8 @@ TASK void begin_step(THREAD const Memory& memory, THREAD const Projection& proje
     for (uint i = 0; i < STEP_TILES; ++i) {
         uint tile = step_tile<PAIRED>(projection, task, i);
         if (tile >= projection.tiles) continue;
-        stream.tiles[i] = PAIRED && i == 1 ? tile_of<SCALES, BIASES>(memory, projection.second, tile)
-                                           : tile_of<SCALES, BIASES>(memory, projection.first, tile);
+        stream.tiles[i] = PAIRED && i == 1 ? tile_of<SCALES, BIASES>(memory, projection.second, projection.first_tile + tile)
+                                           : tile_of<SCALES, BIASES>(memory, projection.first, projection.first_tile + tile);
     }
 }
 
@@ -139,9 +143,9 @@ template <uint CODES, uint SCALES, uint BIASES, uint PAIRED>
 TASK void project(THREAD const Memory& memory, THREAD Worker& worker, THREAD const Projection& projection,
                   DEVICE const OperandRecord& operand, uint first_row, THREAD const Output& output, uint task) {
     const uint columns = LANE_COLUMNS(CODES), halves = IN_HALVES(CODES, SCALES);
-    OperandRow row = operand_row<columns>(memory, worker, operand, first_row, output.rows);
+    OperandRow row = operand_row<columns>(memory, worker, operand, projection.gathered, first_row, output.rows);
     OperandPlace place = operand_place<columns>(worker, projection.units);
-    bool staged_before = is_staged<columns, halves>(worker, operand, place, first_row, output.rows);
+    bool staged_before = is_staged<columns, halves>(worker, operand, place, projection.gathered, first_row, output.rows);
     float form = staged_before ? 1.0f : measure_operand<columns, halves>(worker, row, place);
 
     // The first words are on their way while the operand is brought into its form.

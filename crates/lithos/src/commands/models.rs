@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::Args;
-use lithos_graph::WeightForm;
+use lithos_graph::StoredWeight;
 use lithos_model::Model;
 use lithos_model::shape::Footprint;
 use lithos_synthetic::{DRAFTERS, FORMATS, PREFIX, SHAPES};
@@ -76,9 +76,9 @@ fn built_in() -> anyhow::Result<Option<Line>> {
     }
     let model = Model::from_checkpoint(builtin::open()?)?;
     let mut formats = BTreeSet::new();
-    for source in model.graph.weights().filter_map(|id| model.graph.value(id).weight()) {
-        if let WeightForm::Matrix(_) = source.form {
-            formats.insert(model.checkpoint.matrix(&source.tensor)?.format().to_uppercase());
+    for value in model.graph.weights().map(|id| model.graph.value(id)) {
+        if let Some(stored) = StoredWeight::open(&model.checkpoint, value)? {
+            formats.extend(stored.matrices().iter().map(|matrix| matrix.format().to_uppercase()));
         }
     }
     Ok(Some(Line {
