@@ -3,7 +3,7 @@
 use lithos_engine::{BackendKind, Engine, EngineOptions, Fusion, Request, TokenId, largest};
 use lithos_synthetic::{FORMATS, open};
 
-const MODELS: [&str; 3] = ["tiny-hybrid", "tiny-qwen3", "tiny-llama"];
+const MODELS: [&str; 4] = ["tiny-hybrid", "tiny-moe", "tiny-qwen3", "tiny-llama"];
 
 fn engine(name: &str, backend: BackendKind, fusion: Fusion) -> Engine {
     let options = EngineOptions {

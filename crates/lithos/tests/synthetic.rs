@@ -58,7 +58,6 @@ fn names_that_mean_nothing_are_refused_in_one_line() {
     refused("synthetic:tiny-llama?sed=1", &["`sed`", "seed"]);
     refused("synthetic:tiny-llama?format=q9", &["`q9`", "nvfp4"]);
     refused("synthetic:qwen3.8-27b-dspark", &["qwen3.8-27b-dspark", "is a drafter"]);
-    refused("synthetic:qwen3.6-35b-a3b-nvfp4", &["`qwen3_5_moe`", "not supported"]);
 }
 
 #[test]

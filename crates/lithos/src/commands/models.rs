@@ -189,7 +189,7 @@ fn synthetic_text() -> String {
          synthetic:NAME, synthetic:NAME-FORMAT (a column; the first is the default) and synthetic:NAME?seed=N stand where a\n\
          model's path could: the shape with pseudo-random weights, which are computed where they are used. It is for\n\
          measuring, not for talking. nvfp4: feed-forward networks and head in NVFP4, mixers in FP8, the rest in BF16.\n\
-         Sizes are those of the text model's weights. Mixtures (-a3b) and drafters (-dspark) cannot be run yet.\n\n\
+         Sizes are those of the text model's weights. Drafters (-dspark) cannot be run yet.\n\n\
          Example: lithos bench {PREFIX}qwen3.5-0.8b-nvfp4\n",
         align(&rows, 1)
     )
