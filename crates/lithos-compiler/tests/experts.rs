@@ -27,7 +27,7 @@ const INNER: usize = 48;
 const EXPERTS: usize = 40;
 const CHOSEN: usize = 3;
 const ROWS: usize = 16;
-const WORKERS: u32 = 3;
+const WORKERS: u32 = 7;
 const PARTS: [&str; 3] = ["gate", "up", "down"];
 
 fn random(seed: u64, count: usize) -> Vec<f32> {

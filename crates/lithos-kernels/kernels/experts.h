@@ -1,49 +1,62 @@
-// Projections of the experts that rows chose, and their sum. A task is a tile of an expert's output columns, for all rows of its group; it
-// is taken as in other projections. Matrices of all experts lie one behind the other, each of whole tiles, and each has its own factor.
-// What the projections write stands in the order of the pairs, so that a group's rows are adjacent.
+// Projections of the experts that rows chose, and their sum. A task is a tile of an expert's output columns, for all rows of its group; a
+// worker takes adjacent ones of all groups' tiles, so that it stages the rows of few groups. Matrices of all experts lie one under the
+// other, each of whole tiles, and each has its own factor. What the projections write stands in the order of the pairs, so that a group's
+// rows are adjacent.
 
-// A group of rows that chose one expert.
+// Adjacent tiles of a group of rows that chose one expert.
 struct Group {
     uint expert;
+    // Where its pairs begin, and how many there are.
     uint first;
     uint rows;
+    // Tiles of its matrix, from and to.
+    uint tile;
+    uint end;
 };
 
-TASK Group group_of(THREAD const Routes& routes, uint group) {
-    uint first = (uint)routes.firsts[group];
-    return {(uint)routes.experts[group], first, (uint)routes.firsts[group + 1] - first};
+// The group that the `at`-th of all tiles is in, and its tiles from there on, before the `end`-th of all.
+TASK Group group_of(THREAD const Routes& routes, uint at, uint end, uint tiles) {
+    uint group = at / tiles, tile = at % tiles, first = (uint)routes.firsts[group];
+    return {(uint)routes.experts[group], first, (uint)routes.firsts[group + 1] - first, tile, min(tiles, tile + end - at)};
 }
 
-// An expert's part of a projection.
+// The part of a projection that has a group's tiles.
 TASK Projection expert_projection(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const MatrixRecord& first,
-                                  DEVICE const MatrixRecord& second, uint outputs, uint factors, uint second_factors, uint expert) {
-    Projection projection = projection_of(worker, first, second, outputs, worker.workers, 0, 1);
-    projection.first_tile = expert * projection.tiles;
-    projection.factor = small_array(memory, factors)[expert];
-    projection.second_factor = small_array(memory, second_factors)[expert];
+                                  DEVICE const MatrixRecord& second, uint outputs, uint factors, uint second_factors,
+                                  THREAD const Group& group) {
+    Projection projection = projection_of(worker, first, second, outputs, 1, 0, 1);
+    projection.first_tile = group.expert * projection.tiles;
+    projection.tiles = group.end;
+    projection.factor = small_array(memory, factors)[group.expert];
+    projection.second_factor = small_array(memory, second_factors)[group.expert];
     return projection;
+}
+
+// Eight rows of a group's output, from `row` on.
+TASK Output group_output(THREAD const Memory& memory, uint output, uint columns, THREAD const Group& group, uint row) {
+    return output_of(memory.arena + output + (size_t)group.first * columns, columns, row, group.rows, 0);
 }
 
 // output = silu(norm(x) G^T) * (norm(x) U^T), with the matrices of each pair's expert.
 template <uint CODES, uint SCALES, uint BIASES>
 BODY void expert_gate_up(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ExpertGateUpRecord& record) {
     Routes routes = routes_of(memory, record.routes, record.chosen);
-    uint groups = (uint)*routes.groups, tiles = (record.outputs + TILE_ROWS - 1) / TILE_ROWS;
-    for (uint i = 0; i < groups; ++i) {
-        uint task = first_task(worker, tiles);
-        if (task >= tiles) continue;
-        Group group = group_of(routes, i);
+    uint tiles = (record.outputs + TILE_ROWS - 1) / TILE_ROWS, all = (uint)*routes.groups * tiles;
+    uint end = (worker.index + 1) * all / worker.workers;
+    for (uint at = worker.index * all / worker.workers; at < end;) {
+        Group group = group_of(routes, at, end, tiles);
         Projection projection = expert_projection(memory, worker, record.gates, record.ups, record.outputs, record.gate_factors,
-                                                  record.up_factors, group.expert);
+                                                  record.up_factors, group);
         for (uint row = 0; row < group.rows; row += BLOCK_ROWS) {
-            Output output = output_of(memory.arena + record.output + (size_t)group.first * record.outputs, record.outputs, row, group.rows, 0);
+            Output output = group_output(memory, record.output, record.outputs, group, row);
             // A single row is where the pass put it, and may be staged already.
             uint first_row = group.first + row;
             bool single = output.rows == 1;
             projection.gathered = single ? nullptr : routes.rows;
             if (single) first_row = (uint)routes.rows[first_row];
-            project<CODES, SCALES, BIASES, 1>(memory, worker, projection, record.operand, first_row, output, task);
+            project<CODES, SCALES, BIASES, 1>(memory, worker, projection, record.operand, first_row, output, group.tile);
         }
+        at += group.end - group.tile;
     }
 }
 
@@ -51,17 +64,17 @@ BODY void expert_gate_up(THREAD const Memory& memory, THREAD Worker& worker, DEV
 template <uint CODES, uint SCALES, uint BIASES>
 BODY void expert_down(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ExpertDownRecord& record) {
     Routes routes = routes_of(memory, record.routes, record.chosen);
-    uint groups = (uint)*routes.groups, tiles = (record.outputs + TILE_ROWS - 1) / TILE_ROWS;
-    for (uint i = 0; i < groups; ++i) {
-        uint task = first_task(worker, tiles);
-        if (task >= tiles) continue;
-        Group group = group_of(routes, i);
-        Projection projection = expert_projection(memory, worker, record.downs, record.downs, record.outputs, record.factors,
-                                                  record.factors, group.expert);
+    uint tiles = (record.outputs + TILE_ROWS - 1) / TILE_ROWS, all = (uint)*routes.groups * tiles;
+    uint end = (worker.index + 1) * all / worker.workers;
+    for (uint at = worker.index * all / worker.workers; at < end;) {
+        Group group = group_of(routes, at, end, tiles);
+        Projection projection =
+            expert_projection(memory, worker, record.downs, record.downs, record.outputs, record.factors, record.factors, group);
         for (uint row = 0; row < group.rows; row += BLOCK_ROWS) {
-            Output output = output_of(memory.arena + record.output + (size_t)group.first * record.outputs, record.outputs, row, group.rows, 0);
-            project<CODES, SCALES, BIASES, 0>(memory, worker, projection, record.operand, group.first + row, output, task);
+            Output output = group_output(memory, record.output, record.outputs, group, row);
+            project<CODES, SCALES, BIASES, 0>(memory, worker, projection, record.operand, group.first + row, output, group.tile);
         }
+        at += group.end - group.tile;
     }
 }
 

@@ -119,8 +119,8 @@ TASK void finish_step(THREAD const Worker& worker, THREAD const Projection& proj
     SHARED const float* factors = worker.shared + OPERAND_AT(worker.simdgroups) - BLOCK_ROWS;
     for (uint at = thread_of(worker); at < (PAIRED ? 1 : STEP_TILES) * tile_floats; at += threads_of(worker)) {
         uint row = at % BLOCK_ROWS;
-        uint column = step_tile<PAIRED>(projection, task, at / tile_floats) * TILE_ROWS + at % tile_floats / BLOCK_ROWS;
-        if (row >= output.rows || column >= output.columns) continue;
+        uint tile = step_tile<PAIRED>(projection, task, at / tile_floats), column = tile * TILE_ROWS + at % tile_floats / BLOCK_ROWS;
+        if (row >= output.rows || tile >= projection.tiles || column >= output.columns) continue;
         float sum = 0.0f, second = 0.0f;
         for (uint share = 0; share < worker.simdgroups; ++share) {
             sum += shares[share * STEP_TILES * tile_floats + at];

@@ -61,6 +61,17 @@ fn names_that_mean_nothing_are_refused_in_one_line() {
 }
 
 #[test]
+fn large_shapes_are_compiled_to_a_plan() {
+    let plan = run(&["explain", "synthetic:qwen3.6-35b-a3b-nvfp4", "--fusion", "layer"]).ok();
+    assert!(plan.starts_with("42 launches of 4 kernels"), "{plan}");
+    for phase in ["route | linear\n", "  expert_gate_up\n", "  expert_down\n", "  combine\n"] {
+        assert_eq!(plan.matches(phase).count(), 40, "{phase} in {plan}");
+    }
+    // 70 GB of weights are more than a program's offsets reach.
+    run(&["explain", "synthetic:qwen3.6-35b-a3b"]).refused(&["bytes of weights", "68719476720"]);
+}
+
+#[test]
 fn what_no_memory_holds_is_refused_before_any_work() {
     // 141 GB of weights; where they fit there is nothing to refuse.
     let available = run(&["models", "--json"]).json()["available_memory_bytes"].as_u64();

@@ -134,6 +134,17 @@ impl Places {
             pages,
         })
     }
+
+    /// Fails if offsets do not reach the end of a buffer.
+    pub(crate) fn check_reach(&self) -> Result<(), DeviceError> {
+        let most = u32::MAX as usize * GRAIN;
+        for (what, bytes) in [("weights", self.weights.bytes), ("states", self.states.bytes)] {
+            if bytes > most {
+                return Err(DeviceError::TooLarge { what, bytes, most });
+            }
+        }
+        Ok(())
+    }
 }
 
 impl WeightPlaces {

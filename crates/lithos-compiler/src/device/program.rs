@@ -111,6 +111,16 @@ pub enum DeviceError {
         /// Rows of each.
         rows: usize,
     },
+    /// More bytes than offsets of 32 bits reach.
+    #[error("{bytes} bytes of {what}: programs for graphics processors reach {most}")]
+    TooLarge {
+        /// Weights or states.
+        what: &'static str,
+        /// Bytes.
+        bytes: usize,
+        /// Bytes at most.
+        most: usize,
+    },
     /// Ranges of attention that the bodies do not hold.
     #[error("ranges of {0} keys: attention takes a multiple of 32, at most 256")]
     RangeKeys(usize),
@@ -192,6 +202,7 @@ impl Program {
             })
             .collect::<Result<_, _>>()?;
         schedule.arena = lists_end.max(recorder.slices.most());
+        places.check_reach()?;
         let mut builder = Builder::new(&schedule, &phases);
         let launches: Vec<Launch> = (0..schedule.regions.len())
             .map(|region| builder.launch(region, schedule.regions[region].phases.clone()))
