@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use checkpoints::tensors;
+use lithos_compiler::device::{DeviceOptions, KeyValues, Program};
 use lithos_engine::{BackendKind, Engine, EngineOptions, Fusion, TokenId};
-use lithos_format::{OwnedTensor, write_safetensors};
+use lithos_format::{DType, OwnedTensor, write_safetensors};
 use lithos_graph::{Interpreter, OpKind};
 use lithos_model::{CheckpointWeights, Model};
 use support::{cpu, decoded, folder, prefilled, reference};
@@ -77,6 +78,58 @@ fn experts_that_no_row_chose_play_no_part() {
     let mut engine = open(folder.path(), cpu(Fusion::Step));
     let found = decoded(&mut engine, &reference(NAME).ids[..16], 16);
     assert!(found.iter().any(|logit| logit.is_nan()));
+}
+
+/// The reference checkpoint with the matrices of a layer's experts in two tensors.
+fn fused(to: &Path) {
+    let mut all = tensors(NAME);
+    for layer in 0..4 {
+        let experts = format!("model.layers.{layer}.mlp.experts.");
+        let mut take = |expert: usize, part: &str| {
+            let name = format!("{experts}{expert}.{part}_proj.weight");
+            let at = all.iter().position(|tensor| tensor.name == name).expect("a matrix");
+            all.swap_remove(at).bytes
+        };
+        let (mut gate_up, mut down) = (Vec::new(), Vec::new());
+        for expert in 0..8 {
+            gate_up.extend(take(expert, "gate"));
+            gate_up.extend(take(expert, "up"));
+            down.extend(take(expert, "down"));
+        }
+        for (part, shape, bytes) in
+            [("gate_up", [8, 2 * 64, 128], gate_up), ("down", [8, 128, 64], down)]
+        {
+            let name = format!("{experts}{part}_proj");
+            all.push(OwnedTensor { name, dtype: DType::F32, shape: shape.to_vec(), bytes });
+        }
+    }
+    let entries: Vec<_> = all.iter().map(OwnedTensor::entry).collect();
+    write_safetensors(&to.join("model.safetensors"), &entries).expect("writes");
+    std::fs::copy(folder(NAME).join("config.json"), to.join("config.json")).expect("copies");
+}
+
+#[test]
+fn fused_experts_are_packed_as_separate_ones() {
+    let path = tempfile::tempdir().expect("a folder");
+    fused(path.path());
+    let ids = &reference(NAME).ids[..24];
+    let logits = |folder: &Path| decoded(&mut open(folder, cpu(Fusion::Layer)), ids, 8);
+    assert!(logits(path.path()) == logits(&folder(NAME)), "the CPU computes the same");
+    let packed = |folder: &Path| {
+        let model = Model::open(folder).expect("opens");
+        let options = DeviceOptions {
+            fusion: Fusion::Layer,
+            slots: 1,
+            capacity: 512,
+            key_values: KeyValues::F32,
+            range_keys: 256,
+        };
+        let places = Program::new(&model.graph, options).expect("a program").places.weights;
+        let mut bytes = vec![0; places.bytes];
+        places.load(&model.checkpoint, &model.graph, &mut bytes).expect("loads");
+        bytes
+    };
+    assert!(packed(path.path()) == packed(&folder(NAME)), "kernels read the same");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lithos_format::{Checkpoint, OwnedTensor, encode_matrix, write_safetensors};
+use lithos_format::{Checkpoint, DType, OwnedTensor, encode_matrix, write_safetensors};
 use lithos_graph::Interpreter;
 use lithos_model::{CheckpointWeights, Model, ModelError};
 use tempfile::TempDir;
@@ -88,6 +88,27 @@ fn fused_and_separate_experts_are_the_same_model() {
 }
 
 #[test]
+fn configurations_that_are_not_built_are_refused_by_key() {
+    let tensors = tensors();
+    for (key, value) in [
+        ("norm_topk_prob", "false"),
+        ("decoder_sparse_step", "2"),
+        ("mlp_only_layers", "[1]"),
+        ("num_experts_per_tok", "9"),
+    ] {
+        let folder = write(&tensors);
+        let file = folder.path().join("config.json");
+        let text = std::fs::read_to_string(&file).expect("reads");
+        // A later key of the same name wins.
+        let text = text.trim_end().trim_end_matches('}').trim_end().to_owned();
+        std::fs::write(&file, format!("{text}, \"{key}\": {value}}}")).expect("writes");
+        let Err(error) = Model::open(folder.path()) else { panic!("{key} must be refused") };
+        let word = if key == "num_experts_per_tok" { "chooses 9 of 8 experts" } else { key };
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[test]
 fn experts_in_four_bits_are_decoded_expert_by_expert() {
     let plain = tensors();
     let (mut stored, mut decoded) = (plain.clone(), plain.clone());
@@ -146,4 +167,10 @@ fn what_does_not_fit_is_refused_by_name() {
     fused.insert(name.into(), OwnedTensor::from_f32(name, &[4, 64, 128], &[0.0; 4 * 64 * 128]));
     let error = refusal(&fused).to_string();
     assert!(error.contains(name) && error.contains("[4, 64, 128]"), "{error}");
+    // Codes that need scales, in a way that nobody has said how to read.
+    let (shape, bytes) = (vec![EXPERTS, 2 * INNER, HIDDEN], vec![0; EXPERTS * 2 * INNER * HIDDEN]);
+    let codes = OwnedTensor { name: name.into(), dtype: DType::F8E4m3, shape, bytes };
+    fused.insert(name.into(), codes);
+    let error = refusal(&fused).to_string();
+    assert!(error.contains(name) && error.contains("not supported"), "{error}");
 }
