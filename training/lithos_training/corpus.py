@@ -31,6 +31,18 @@ WINDOW = 1024
 FOREIGN = re.compile(r"SmolLM|Hugging ?Face|OpenAI|ChatGPT|HuggingFace", re.IGNORECASE)
 CODE = re.compile(r"```.*?(```|$)", re.DOTALL)
 SENTENCE_END = re.compile(r"[.!?:]\s|\n")
+WORD = re.compile(r"[a-z0-9]{3,}")
+# Words are compared by their beginnings, so that "bakers" answers "bakery".
+SUBJECT_LETTERS = 5
+# Words of requests that do not say what they are about.
+ASKING_WORDS = frozenset(
+    """about act again all also and answer any are ask best better between can could describe did differ difference does doing each easy
+    example examples explain few find first five for four from get give good had has have help how idea ideas into its just kind know
+    let like list little make makes many may mean means might more most much name need new not one our out please quick reason reasons
+    say sentence sentences short should simple simply small some something steps such suggest tell than that the their them then there
+    these they thing things think this those three tip tips two use used using very want was way ways were what when where which who why
+    will with word words work works would write you your""".split()
+)
 
 
 def packed(sequences: Iterable[list[int]], filler: int, window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
@@ -99,8 +111,23 @@ def repeats_itself(answer: str) -> bool:
     return len(set(runs)) < 0.9 * len(runs)
 
 
+def subjects(text: str) -> set[str]:
+    """The beginnings, without a plural's s, of the words of a text that say what it is about."""
+    words = WORD.findall(text.lower())
+    return {word.rstrip("s")[:SUBJECT_LETTERS] for word in words if word not in ASKING_WORDS}
+
+
+def keeps_to_the_subject(messages: list[dict]) -> bool:
+    """Whether the first answer names something that its question is about. Small teachers wander, and a smaller student learns it."""
+    turns = [m["content"] for m in messages if m["role"] != "system"]
+    wanted = subjects(turns[0])
+    return not wanted or bool(wanted & subjects(turns[1]))
+
+
 def worth_learning(messages: list[dict]) -> bool:
-    """Whether a sampled conversation is clean: no foreign identity, no loops, no runaway turns."""
+    """Whether a sampled conversation is clean: on its subject, no foreign identity, no loops, no runaway turns."""
+    if not keeps_to_the_subject(messages):
+        return False
     for message in messages:
         content = message["content"]
         if FOREIGN.search(content) or len(content) > 3000:

@@ -8,7 +8,7 @@ import unittest
 import numpy as np
 
 from lithos_training import written
-from lithos_training.corpus import packed, repeats_itself, worth_learning
+from lithos_training.corpus import keeps_to_the_subject, packed, repeats_itself, worth_learning
 
 TEXT = """? What is rain?
 ? rain?
@@ -68,6 +68,15 @@ class Cleaning(unittest.TestCase):
         self.assertTrue(repeats_itself("a canvas of the sea and a canvas of the sea and a canvas of the sea and a canvas of the sea"))
         self.assertFalse(repeats_itself("The dog ran home. Then it slept by the fire, and the cat lay down beside it."))
         self.assertFalse(repeats_itself("Two loops:\n```python\nfor i in range(9):\n    print(i)\nfor i in range(9):\n    print(i)\n```"))
+
+    def test_an_answer_about_something_else_is_refused(self):
+        def turns(question: str, answer: str) -> list[dict]:
+            return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+        self.assertTrue(keeps_to_the_subject(turns("Why do dogs bark?", "A dog barks to warn others.")))
+        self.assertTrue(keeps_to_the_subject(turns("Which bakery is best?", "Ask two bakers and compare.")))
+        self.assertFalse(keeps_to_the_subject(turns("Why do dogs bark?", "Rain falls from clouds.")))
+        self.assertTrue(keeps_to_the_subject(turns("Who are you?", "A small model.")))
 
     def test_a_foreign_name_is_refused(self):
         turns = [{"role": "user", "content": "Who are you?"}, {"role": "assistant", "content": "I am SmolLM."}]

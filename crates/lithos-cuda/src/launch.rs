@@ -1,10 +1,14 @@
 //! Loaded code, its kernels, and launches of them.
 
 use std::ffi::{CString, c_void};
+use std::ptr;
 use std::sync::Arc;
 
 use cudarc::driver::result;
-use cudarc::driver::sys::{CUfunction, CUfunction_attribute as FunctionAttribute, CUmodule};
+use cudarc::driver::sys::{
+    self, CUfunction, CUfunction_attribute as FunctionAttribute, CUlaunchAttribute,
+    CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUmodule,
+};
 
 use crate::device::Device;
 use crate::error::{Action, CudaError};
@@ -40,6 +44,8 @@ pub struct Launch {
     pub kernel: usize,
     /// Whether all workers must run at once.
     pub cooperative: bool,
+    /// Whether it may begin while the launch before it ends, because its kernel waits where it must (programmatic dependent launch).
+    pub overlaps: bool,
     /// Workers: blocks.
     pub workers: u32,
     /// Threads of each.
@@ -162,6 +168,10 @@ impl Kernel {
         let mut parameters: [*mut c_void; BINDINGS] =
             std::array::from_fn(|index| (&raw mut buffers[index]).cast::<c_void>());
         let (grid, block) = ((launch.workers, 1, 1), (launch.threads, 1, 1));
+        // Cards before Hopper have no such launches, and their kernels do not wait.
+        if launch.overlaps && stream.device.compute_capability().0 >= 9 {
+            return self.launch_overlapping(stream, launch, &mut parameters);
+        }
         let launched = match launch.cooperative {
             // SAFETY: the kernel takes eight pointers, and the driver copies them before it returns. That they lead to
             // buffers of the sizes that the kernel expects is what the compiler of the program sees to.
@@ -188,5 +198,36 @@ impl Kernel {
             },
         };
         launched.to(format!("launch {}", self.name))
+    }
+
+    /// Puts a launch into a stream that may begin before the one before it has ended.
+    fn launch_overlapping(
+        &self,
+        stream: &Stream,
+        launch: &Launch,
+        parameters: &mut [*mut c_void; BINDINGS],
+    ) -> Result<(), CudaError> {
+        let mut attribute = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: Default::default(),
+            value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = CUlaunchConfig {
+            gridDimX: launch.workers,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: launch.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: launch.shared_bytes,
+            hStream: stream.stream,
+            attrs: &raw mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: as for the other launches; the driver copies the configuration, too.
+        let result = unsafe {
+            sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), ptr::null_mut())
+        };
+        result.result().to(format!("launch {}", self.name))
     }
 }

@@ -75,6 +75,7 @@ impl ReadStream {
         let launch = Launch {
             kernel: 0,
             cooperative: false,
+            overlaps: false,
             workers: device.multiprocessors() * BLOCKS,
             threads: THREADS,
             shared_bytes: 0,

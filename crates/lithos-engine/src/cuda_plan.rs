@@ -72,19 +72,21 @@ pub(crate) fn launches(
     shared_bytes: u32,
 ) -> Vec<lithos_cuda::Launch> {
     let Addresses { weights, arena, states, step, tokens, pages, records, joins } = *addresses;
-    let launch = |launch: &Launch| {
+    let launch = |(index, launch): (usize, &Launch)| {
         let records = records + launch.records as u64 * 4;
         lithos_cuda::Launch {
             kernel: launch.kernel,
             // Workers that wait for each other must all run.
             cooperative: launch.joins,
+            // The first follows a copy of the pass's inputs.
+            overlaps: index > 0 && !launch.joins,
             workers,
             threads,
-            shared_bytes,
+            shared_bytes: if launch.projects { shared_bytes } else { 0 },
             buffers: [weights, arena, states, step, tokens, pages, records, joins],
         }
     };
-    launches.iter().map(launch).collect()
+    launches.iter().enumerate().map(launch).collect()
 }
 
 /// Phases of a launch: those of its region, or of the head.
@@ -215,7 +217,8 @@ mod tests {
             for (planned, region) in plan.iter().zip(&program.schedule.regions) {
                 assert_eq!(planned.cooperative, region.phases.len() > 1, "{fusion}");
                 assert_eq!((planned.workers, planned.threads), (132, 512));
-                assert_eq!(planned.shared_bytes, 4096);
+                assert_eq!(planned.overlaps, region.phases.len() == 1 && region.phases.start > 0);
+                assert!([0, 4096].contains(&planned.shared_bytes));
                 assert_eq!(planned.buffers[..6], [1, 2, 3, 4, 5, 6]);
                 assert_eq!(planned.buffers[7], 8);
                 assert!(planned.kernel < program.kernels());

@@ -24,6 +24,7 @@ use crate::passes::PassTimes;
 use crate::request::{Completion, Event, FinishReason, Request, Timings};
 use crate::sampling::{Sampler, Sampling};
 use crate::sequence::{Sequence, Slot};
+use crate::speculation::{Speculation, Speculator};
 use crate::stop::StopTexts;
 
 /// Positions of the context unless asked otherwise, where model and memory allow: coding agents refuse less.
@@ -54,6 +55,7 @@ pub struct Engine {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) pages: PagePool,
+    pub(crate) speculator: Option<Speculator>,
 }
 
 /// Bytes in memory.
@@ -144,6 +146,7 @@ impl Engine {
             backend,
             slots: vec![Slot::default(); SLOTS],
             pages: PagePool::new(pages, tokens_per_page),
+            speculator: Speculator::new(options.draft, options.draft_length, options.backend),
         })
     }
 
@@ -303,8 +306,8 @@ impl Engine {
         let reused = self.begin(request);
         let first = self.take_in(request, reused, &mut sampler, on_event)?;
         let prefill = started.elapsed();
-        let finish = match first {
-            None => FinishReason::Cancelled,
+        let (finish, speculation) = match first {
+            None => (FinishReason::Cancelled, None),
             Some(token) => {
                 self.rounds(request, token, limit, &mut sampler, &mut output, on_event)?
             }
@@ -317,6 +320,7 @@ impl Engine {
             prompt_tokens: request.prompt.len(),
             reused_tokens: reused,
             timings: Timings { prefill, decode: started.elapsed() - prefill },
+            speculation,
         })
     }
 
@@ -402,25 +406,29 @@ impl Engine {
         sampler: &mut Sampler,
         output: &mut Output,
         on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<FinishReason, EngineError> {
+    ) -> Result<(FinishReason, Option<Speculation>), EngineError> {
         let mut token = first;
         if limit == 0 {
-            return Ok(FinishReason::Length);
+            return Ok((FinishReason::Length, None));
         }
         if let Some(finish) = output.take(token, limit, request, on_event) {
-            return Ok(finish);
+            return Ok((finish, None));
+        }
+        if self.speculator.as_ref().is_some_and(|speculator| !speculator.is_paused()) {
+            let finish = self.draft_rounds(request, token, limit, sampler, output, on_event)?;
+            return Ok((finish, self.speculator.as_ref().map(|drafts| drafts.report().clone())));
         }
         if let Some(rounds) = sampler.rounds(self.vocabulary, &output.ends, limit - 1)
             && self.sequence().begin_rounds(&[token], &rounds)?
         {
-            return self.device_rounds(request, limit, output, on_event);
+            return Ok((self.device_rounds(request, limit, output, on_event)?, None));
         }
         loop {
             let mut sequence = self.sequence();
             token = sampler.sample(sequence.decode(&[token])?);
             sequence.accept(1);
             if let Some(finish) = output.take(token, limit, request, on_event) {
-                return Ok(finish);
+                return Ok((finish, None));
             }
         }
     }
@@ -451,17 +459,17 @@ impl Engine {
 }
 
 /// The output of one generation as it grows.
-struct Output {
+pub(crate) struct Output {
     detokenizer: Detokenizer,
     stops: StopTexts,
     ends: Vec<TokenId>,
-    tokens: Vec<TokenId>,
+    pub(crate) tokens: Vec<TokenId>,
     text: String,
 }
 
 impl Output {
     /// Takes in a token; returns why the generation ends with it, if it does.
-    fn take(
+    pub(crate) fn take(
         &mut self,
         token: TokenId,
         limit: usize,

@@ -11,6 +11,7 @@ mod backend_emulator;
 mod backend_interpreter;
 #[cfg(feature = "cuda")]
 mod cuda_plan;
+mod drafters;
 mod engine;
 mod error;
 mod memory;
@@ -22,8 +23,11 @@ mod request;
 mod rounds;
 mod sampling;
 mod sequence;
+mod speculation;
 mod stop;
+mod verify_length;
 
+pub use drafters::{Draft, DraftLength, Drafter, MOST_DRAFTS, Proposal};
 pub use engine::{Engine, MemoryUse, choose_backend};
 pub use error::EngineError;
 pub use lithos_compiler::{
@@ -37,4 +41,5 @@ pub use request::{Cancel, Completion, Event, FinishReason, Request, Timings};
 pub use rounds::{IN_PROMPT, MOST_VISIT, Rounds, Visit};
 pub use sampling::{Sampler, Sampling, largest};
 pub use sequence::Sequence;
+pub use speculation::{RoundTimes, Speculation};
 pub use stop::StopTexts;

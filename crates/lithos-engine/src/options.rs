@@ -6,6 +6,8 @@ use std::str::FromStr;
 use lithos_compiler::Fusion;
 use lithos_cpu::simd::Isa;
 
+use crate::drafters::{Draft, DraftLength};
+
 /// What computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendKind {
@@ -78,6 +80,10 @@ pub struct EngineOptions {
     pub chunk: Option<usize>,
     /// Whether the emulator checks every access (bounds, unwritten values, races), at a hundredth of its speed.
     pub checks: bool,
+    /// Where drafts come from.
+    pub draft: Draft,
+    /// How many of them a pass verifies.
+    pub draft_length: DraftLength,
 }
 
 impl Default for EngineOptions {
@@ -90,6 +96,8 @@ impl Default for EngineOptions {
             context: None,
             chunk: None,
             checks: false,
+            draft: Draft::None,
+            draft_length: DraftLength::Auto,
         }
     }
 }

@@ -8,6 +8,7 @@ use lithos_model::text::TokenId;
 use serde::Serialize;
 
 use crate::sampling::Sampling;
+use crate::speculation::Speculation;
 
 /// One generation.
 #[derive(Clone, Debug)]
@@ -100,6 +101,8 @@ pub struct Completion {
     pub reused_tokens: usize,
     /// How long it took.
     pub timings: Timings,
+    /// What became of drafts, where there were any to be.
+    pub speculation: Option<Speculation>,
 }
 
 /// Durations of a generation.

@@ -38,6 +38,11 @@ impl<'e> Sequence<'e> {
         &self.engine.slots[self.slot].tokens
     }
 
+    /// Tokens of the vocabulary: logits of a row.
+    pub fn vocabulary(&self) -> usize {
+        self.engine.vocabulary()
+    }
+
     /// Empties the slot.
     pub fn reset(&mut self) {
         let slot = &mut self.engine.slots[self.slot];

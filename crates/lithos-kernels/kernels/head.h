@@ -120,6 +120,7 @@ TASK float noisy_logit(THREAD const ChoiceRow& row, uint token, float logit) {
 
 // What becomes of the logits of a block of rows.
 struct Chooser {
+    DEVICE const ChooseRecord& record;
     // Of the rows, the one that this thread sees.
     ChoiceRow row;
     Candidate best;
@@ -129,9 +130,10 @@ struct Chooser {
 };
 
 // Adds up the shares of all simdgroups, in order, and keeps what is asked for. A thread sees one row only, that of its number.
-TASK void finish_head_step(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const ChooseRecord& record,
-                           THREAD const Projection& projection, float factor, SHARED const float* shares, uint task,
-                           THREAD Chooser& chooser) {
+template <uint PAIRED>
+TASK void finish_step(THREAD const Memory& memory, THREAD const Worker& worker, THREAD const Projection& projection, float factor,
+                      SHARED const float* shares, uint task, THREAD Chooser& chooser) {
+    DEVICE const ChooseRecord& record = chooser.record;
     const uint tile_floats = TILE_ROWS * BLOCK_ROWS;
     SHARED const float* factors = worker.shared + OPERAND_AT(worker.simdgroups) - BLOCK_ROWS;
     for (uint at = thread_of(worker); at < STEP_TILES * tile_floats; at += threads_of(worker)) {
@@ -148,58 +150,6 @@ TASK void finish_head_step(THREAD const Memory& memory, THREAD const Worker& wor
         Candidate candidate = {chooser.row.keep == KEEP_NOISY ? noisy_logit(chooser.row, token, sum) : sum, token};
         if (precedes(candidate, chooser.best)) chooser.best = candidate;
     }
-}
-
-// Multiplies this worker's tiles of the head, as `project` does.
-template <uint CODES, uint SCALES, uint BIASES>
-TASK void project_head(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ChooseRecord& record,
-                       THREAD const Projection& projection, uint first_row, THREAD Chooser& chooser) {
-    const uint columns = LANE_COLUMNS(CODES), halves = IN_HALVES(CODES, SCALES);
-    OperandRow row = operand_row<columns>(memory, worker, record.operand, nullptr, first_row, chooser.rows);
-    OperandPlace place = operand_place<columns>(worker, projection.units);
-    worker.staged.form = 0;
-    float form = measure_operand<columns, halves>(worker, row, place);
-    uint task = worker.index;
-    Stream stream;
-    UnitWord words[REQUESTED_UNITS][STEP_TILES];
-    begin_step<SCALES, BIASES, 0>(memory, projection, task, stream);
-#pragma unroll
-    for (uint i = 0; i < REQUESTED_UNITS; ++i) request_unit<CODES, SCALES, BIASES, 0>(memory, worker, projection, stream, words[i]);
-    if (place.whole) stage_units<columns, halves>(worker, row, place, 0, form);
-
-    uint room = place.room / REQUESTED_UNITS * REQUESTED_UNITS;
-    uint lane = matrix_lane(worker.lane), parity = 0;
-    for (; task < projection.tiles; task = next_step<0>(projection, task)) {
-        uint present = task + projection.stride < projection.tiles ? 2 : 1;
-        float sums[4 * STEP_TILES];
-        for (uint i = 0; i < 4 * STEP_TILES; ++i) sums[i] = 0.0f;
-        uint staged = 0;
-        for (uint round = 0; round < projection.rounds; ++round) {
-            if (!place.whole && (round == 0 || round * REQUESTED_UNITS >= staged + room)) {
-                staged = round * REQUESTED_UNITS;
-                stage_units<columns, halves>(worker, row, place, staged, form);
-            }
-#pragma unroll
-            for (uint i = 0; i < REQUESTED_UNITS; ++i) {
-                uint unit = round * REQUESTED_UNITS + i;
-                if (unit < place.units) {
-                    SHARED const uint* run = place.runs + (unit - staged) * 32 * columns;
-                    multiply_unit<CODES, SCALES, BIASES>(projection, words[i], present, run, worker.lane, sums);
-                }
-                request_unit<CODES, SCALES, BIASES, 0>(memory, worker, projection, stream, words[i]);
-            }
-        }
-        SHARED float* shares = worker.shared + parity * worker.simdgroups * STEP_TILES * TILE_ROWS * BLOCK_ROWS;
-        for (uint i = 0; i < STEP_TILES; ++i) {
-            SHARED float* share = shares + (worker.simdgroup * STEP_TILES + i) * TILE_ROWS * BLOCK_ROWS + lane * 2;
-            put_pair(share, sums[4 * i], sums[4 * i + 1]);
-            put_pair(share + 64, sums[4 * i + 2], sums[4 * i + 3]);
-        }
-        worker_barrier();
-        finish_head_step(memory, worker, record, projection, halves ? HALVES_FACTOR(CODES) : 1.0f, shares, task, chooser);
-        parity ^= 1;
-    }
-    worker_barrier();
 }
 
 // The candidates that a worker keeps of a row of the logits; one that is nothing ends them, unless they are full.
@@ -480,16 +430,13 @@ BODY void head(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const 
     bool chooses = (outputs & OUTPUT_CHOICES) != 0;
     Projection projection = projection_of(worker, record.matrix, record.matrix, record.outputs, choosers, 0, 1);
     for (uint row = 0; row < rows && worker.index < choosers; row += BLOCK_ROWS) {
-        Chooser chooser;
-        chooser.rows = min(BLOCK_ROWS, rows - row);
-        chooser.best = no_candidate();
-        chooser.logits = nullptr;
+        uint block_rows = min(BLOCK_ROWS, rows - row), own_row = first_row + row + min(thread_of(worker) % BLOCK_ROWS, block_rows - 1);
+        Chooser chooser = {record, choice_row(memory, own_row), no_candidate(), block_rows, nullptr};
         bool lists = false;
         for (uint i = 0; chooses && i < chooser.rows; ++i) lists |= choice_row(memory, first_row + row + i).keep >= KEEP_TOP;
         if (lists || (outputs & OUTPUT_LOGITS) != 0) chooser.logits = memory.arena + record.output + (size_t)row * record.outputs;
-        chooser.row = choice_row(memory, first_row + row + min(thread_of(worker) % BLOCK_ROWS, chooser.rows - 1));
         if (!chooses) chooser.row.keep = KEEP_NOTHING;
-        project_head<CODES, SCALES, BIASES>(memory, worker, record, projection, first_row + row, chooser);
+        project<CODES, SCALES, BIASES, 0>(memory, worker, projection, record.operand, first_row + row, chooser, worker.index);
         if (!chooses) continue;
         keep_best(memory, worker, record, row, chooser);
         if (lists) keep_lists(memory, worker, record, row, chooser.rows, choosers);

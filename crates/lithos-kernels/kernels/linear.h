@@ -113,8 +113,8 @@ TASK Output output_of(DEVICE float* values, uint columns, uint row, uint rows, u
 
 // Adds up the shares of all simdgroups, in order, and writes the step's columns.
 template <uint PAIRED>
-TASK void finish_step(THREAD const Worker& worker, THREAD const Projection& projection, THREAD const Output& output, float factor,
-                      SHARED const float* shares, uint task) {
+TASK void finish_step(THREAD const Memory&, THREAD const Worker& worker, THREAD const Projection& projection, float factor,
+                      SHARED const float* shares, uint task, THREAD const Output& output) {
     const uint tile_floats = TILE_ROWS * BLOCK_ROWS;
     SHARED const float* factors = worker.shared + OPERAND_AT(worker.simdgroups) - BLOCK_ROWS;
     for (uint at = thread_of(worker); at < (PAIRED ? 1 : STEP_TILES) * tile_floats; at += threads_of(worker)) {
@@ -138,17 +138,23 @@ TASK void finish_step(THREAD const Worker& worker, THREAD const Projection& proj
     }
 }
 
-// Projects up to BLOCK_ROWS rows. Every row's sum has the same order whatever the number of rows.
-template <uint CODES, uint SCALES, uint BIASES, uint PAIRED>
+// Projects up to BLOCK_ROWS rows; `finish_step` puts the sums of each step into `output`, which has `rows`. Every row's sum has the same
+// order whatever the number of rows.
+template <uint CODES, uint SCALES, uint BIASES, uint PAIRED, class OUTPUT>
 TASK void project(THREAD const Memory& memory, THREAD Worker& worker, THREAD const Projection& projection,
-                  DEVICE const OperandRecord& operand, uint first_row, THREAD const Output& output, uint task) {
+                  DEVICE const OperandRecord& operand, uint first_row, THREAD OUTPUT& output, uint task) {
     const uint columns = LANE_COLUMNS(CODES), halves = IN_HALVES(CODES, SCALES);
+    await_previous();
     OperandRow row = operand_row<columns>(memory, worker, operand, projection.gathered, first_row, output.rows);
     OperandPlace place = operand_place<columns>(worker, projection.units);
-    bool staged_before = is_staged<columns, halves>(worker, operand, place, projection.gathered, first_row, output.rows);
-    float form = staged_before ? 1.0f : measure_operand<columns, halves>(worker, row, place);
+    float form = 1.0f;
+    if (!is_staged<columns, halves>(worker, operand, place, projection.gathered, first_row, output.rows)) {
+        form = measure_operand<columns, halves>(worker, row, place);
+        if (place.whole) stage_units<columns, halves>(worker, row, place, 0, form);
+    }
 
-    // The first words are on their way while the operand is brought into its form.
+    // Not before: what waits for its use takes registers from the loads of the operand, and memory is busy with what was asked for
+    // ahead.
     Stream stream;
     UnitWord words[REQUESTED_UNITS][STEP_TILES];
     begin_step<SCALES, BIASES, PAIRED>(memory, projection, task, stream);
@@ -156,8 +162,6 @@ TASK void project(THREAD const Memory& memory, THREAD Worker& worker, THREAD con
     for (uint i = 0; i < REQUESTED_UNITS; ++i) {
         request_unit<CODES, SCALES, BIASES, PAIRED>(memory, worker, projection, stream, words[i]);
     }
-    if (place.whole && !staged_before) stage_units<columns, halves>(worker, row, place, 0, form);
-
     // Whole rounds that there is room for.
     uint room = place.room / REQUESTED_UNITS * REQUESTED_UNITS;
     uint lane = matrix_lane(worker.lane), parity = 0;
@@ -189,7 +193,7 @@ TASK void project(THREAD const Memory& memory, THREAD Worker& worker, THREAD con
             put_pair(share + 64, sums[4 * i + 2], sums[4 * i + 3]);
         }
         worker_barrier();
-        finish_step<PAIRED>(worker, projection, output, halves ? HALVES_FACTOR(CODES) : 1.0f, shares, task);
+        finish_step<PAIRED>(memory, worker, projection, halves ? HALVES_FACTOR(CODES) : 1.0f, shares, task, output);
         parity ^= 1;
     }
     worker_barrier();
@@ -225,12 +229,26 @@ TASK void add_slices(THREAD const Worker& worker, THREAD const Projection& proje
     }
 }
 
-// Asks for all of a matrix, with all workers.
-TASK void expect_matrix(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const LinearRecord& record) {
-    uint lines = (record.outputs + TILE_ROWS - 1) / TILE_ROWS * record.matrix.units * 4;
-    for (uint i = worker.index * threads_of(worker) + thread_of(worker); i < lines; i += worker.workers * threads_of(worker)) {
-        expect(memory.weights + (size_t)record.matrix.codes * 16 + (size_t)i * 128);
-    }
+// Asks for the first tiles of a matrix, which all workers together multiply first: for `most` lines of 128 bytes at most.
+TASK void expect_tiles(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const MatrixRecord& matrix, uint outputs, uint most) {
+    uint lines = min((outputs + TILE_ROWS - 1) / TILE_ROWS * matrix.units * 4, most), scale_lines = lines / 32 * matrix.blocks / matrix.units;
+    DEVICE const uchar* codes = memory.weights + (size_t)matrix.codes * 16;
+    DEVICE const uchar* scales = memory.weights + (size_t)matrix.scales * 16;
+    uint first = worker.index * threads_of(worker) + thread_of(worker), stride = worker.workers * threads_of(worker);
+    for (uint line = first; line < lines; line += stride) expect(codes + (size_t)line * 128);
+    for (uint line = first; line < scale_lines; line += stride) expect(scales + (size_t)line * 128);
+}
+
+// Asks for what a projection reads first, so that memory does not rest while something else is done.
+TASK void expect_weights(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const LinearRecord& record) {
+    expect_tiles(memory, worker, record.matrix, record.outputs, EXPECTED_LINES);
+}
+TASK void expect_weights(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const ChooseRecord& record) {
+    expect_tiles(memory, worker, record.matrix, record.outputs, EXPECTED_LINES);
+}
+TASK void expect_weights(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const GateUpRecord& record) {
+    expect_tiles(memory, worker, record.gate, record.outputs, EXPECTED_LINES / 2);
+    expect_tiles(memory, worker, record.up, record.outputs, EXPECTED_LINES / 2);
 }
 
 // output = (norm(x) W^T) * tensor scale, plus what the output already holds if it is a residual. All rows of the pass, or those

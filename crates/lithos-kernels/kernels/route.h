@@ -62,6 +62,7 @@ TASK void choose_experts(THREAD const Worker& worker, DEVICE const float* logits
 
 BODY void route(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const RouteRecord& record) {
     if (first_task(worker, 1) != 0) return;
+    await_previous();
     uint chosen = record.chosen, pairs = memory.step->rows * chosen;
     SHARED float* experts = worker.shared;
     SHARED float* weights = experts + MOST_ROWS * MOST_CHOSEN;

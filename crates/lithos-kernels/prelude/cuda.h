@@ -120,6 +120,19 @@ TASK uint load_once(const ushort* at) {
     return word;
 }
 
+// What launches before this one wrote can be read from here on. Until then only what no launch writes may be.
+TASK void await_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The next launch may begin to wait for this one.
+TASK void admit_next() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // The 128 bytes from here on will be read soon.
 TASK void expect(const uchar* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
@@ -143,7 +156,6 @@ template <uint COUNT> TASK void get_words(const uint* run, uint lane, uint* word
         words[i + 3] = four.w;
     }
 }
-
 // The right side of products: `PAIRS` pairs of halves of a lane's eight rows, from words that lanes have put.
 template <uint PAIRS> struct RightHalves {
     uint pairs[PAIRS];
@@ -217,6 +229,8 @@ typedef uint* Counter;
 // requested before it uses them.
 #define SHARED_FLOATS 8480
 #define REQUESTED_UNITS 3
+// Lines of 128 bytes of weights that are asked for ahead: less than the card's second cache holds.
+#define EXPECTED_LINES 196608u
 
 // The operand of projections lies in memory whose size the launch chooses.
 extern __shared__ uint4 launch_memory[];

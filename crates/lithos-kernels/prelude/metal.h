@@ -59,6 +59,11 @@ TASK uint4 load_once(device const uint4* at) { return *at; }
 TASK uint load_once(device const uint* at) { return *at; }
 TASK uint load_once(device const ushort* at) { return *at; }
 
+// What launches before this one wrote can be read from here on. Until then only what no launch writes may be.
+TASK void await_previous() {}
+// The next launch may begin to wait for this one.
+TASK void admit_next() {}
+
 // The 128 bytes from here on will be read soon.
 TASK void expect(device const uchar*) {}
 
@@ -72,7 +77,6 @@ template <uint COUNT> TASK void put_words(threadgroup uint* run, uint lane, thre
 template <uint COUNT> TASK void get_words(threadgroup const uint* run, uint lane, thread uint* words) {
     for (uint i = 0; i < COUNT; ++i) words[i] = run[i * 32 + lane];
 }
-
 // The right side of products: `PAIRS` pairs of halves of a lane's eight rows, from words that lanes have put.
 template <uint PAIRS> struct RightHalves {
     simdgroup_half8x8 pairs[PAIRS];
@@ -167,6 +171,8 @@ typedef device atomic_uint* Counter;
 // Floats of memory that the threads of a worker share; and units of a tile that a lane has requested before it uses them.
 #define SHARED_FLOATS 6144
 #define REQUESTED_UNITS 1
+// Lines of 128 bytes of weights that are asked for ahead.
+#define EXPECTED_LINES 0u
 
 // The operand of projections lies behind what they share otherwise.
 #define THIS_WORKER                                                                                               \

@@ -61,6 +61,9 @@ pub fn speed_line(completion: &Completion) -> String {
         let decode = completion.timings.decode_tokens_per_second(completion.tokens.len());
         line += &format!(" at {decode:.1} tokens/s");
     }
+    if let Some(drafts) = completion.speculation.as_ref().filter(|drafts| drafts.accepted > 0) {
+        line += &format!(", {:.2} a pass", drafts.tokens_per_round());
+    }
     line
 }
 

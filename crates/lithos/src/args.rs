@@ -6,7 +6,9 @@ use clap::builder::{
     NonEmptyStringValueParser, OsStringValueParser, PossibleValuesParser, TypedValueParser,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lithos_engine::{BackendKind, EngineOptions, Fusion, Sampling, TokenId};
+use lithos_engine::{
+    BackendKind, Draft, DraftLength, EngineOptions, Fusion, MOST_DRAFTS, Sampling, TokenId,
+};
 
 use crate::commands::bench::BenchArgs;
 use crate::commands::chat::ChatArgs;
@@ -80,6 +82,22 @@ pub struct ModelArgs {
     /// memory allows]
     #[arg(long, value_name = "TOKENS", value_parser = count())]
     pub context: Option<usize>,
+    /// What is drafted.
+    #[command(flatten)]
+    pub drafts: DraftArgs,
+}
+
+/// What is drafted. The text is the same whatever is.
+#[derive(Args)]
+#[command(next_help_heading = "Speculation (changes speed, never text)")]
+pub struct DraftArgs {
+    /// Where drafts come from, which a pass verifies together: copies of what stood in the conversation before (copy), the best
+    /// there is (auto), or nowhere (none)
+    #[arg(long, default_value = "auto", value_name = "SOURCE", value_parser = draft())]
+    pub draft: Draft,
+    /// How many drafts a pass verifies: as many as pay, by what passes are seen to take (auto), or at most N
+    #[arg(long, default_value = "auto", value_name = "N|auto", value_parser = draft_length)]
+    pub draft_len: DraftLength,
 }
 
 /// How a model is run.
@@ -161,7 +179,12 @@ pub enum Switch {
 impl ModelArgs {
     /// What to open the model with.
     pub fn options(&self) -> EngineOptions {
-        EngineOptions { context: self.context, ..self.engine.options() }
+        EngineOptions {
+            context: self.context,
+            draft: self.drafts.draft,
+            draft_length: self.drafts.draft_len,
+            ..self.engine.options()
+        }
     }
 }
 
@@ -227,6 +250,22 @@ pub fn count() -> impl TypedValueParser<Value = usize> {
 pub fn backend() -> impl TypedValueParser<Value = BackendKind> {
     let names = BackendKind::ALL.map(BackendKind::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<BackendKind>())
+}
+
+/// A source of drafts by name.
+pub fn draft() -> impl TypedValueParser<Value = Draft> {
+    PossibleValuesParser::new(Draft::ALL.map(Draft::name)).try_map(|name| name.parse::<Draft>())
+}
+
+/// How many drafts a pass verifies: a number, or `auto`.
+pub fn draft_length(text: &str) -> Result<DraftLength, String> {
+    if text == "auto" {
+        return Ok(DraftLength::Auto);
+    }
+    match text.parse() {
+        Ok(length) if (1..=MOST_DRAFTS).contains(&length) => Ok(DraftLength::Fixed(length)),
+        _ => Err(format!("a number from 1 to {MOST_DRAFTS}, or auto")),
+    }
 }
 
 /// A fusion level by name.

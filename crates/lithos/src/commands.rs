@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod bench_passes;
+pub mod bench_speculation;
 pub mod chat;
 pub mod completions;
 pub mod eval;

@@ -1,7 +1,12 @@
 //! The prompts of `bench/prompts`, which are part of the program.
 
+use std::time::Duration;
+
 use anyhow::anyhow;
 use serde_json::Value;
+
+/// What templates that write a date are told, so that a result does not depend on the day: 2025-01-01.
+pub const TIME_OF_TEMPLATES: Duration = Duration::from_secs(1_735_689_600);
 
 /// A kind of prompt and its file: one JSON object a line, with `id`, `messages` and, for prompts that offer tools,
 /// `tools`.

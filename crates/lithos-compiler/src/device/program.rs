@@ -10,7 +10,7 @@ use lithos_kernels::{
 };
 use thiserror::Error;
 
-use super::emit::{PhaseCalls, body};
+use super::emit::{PhaseCalls, body, projects};
 use super::lanes::LaneLayoutError;
 use super::places::{KeyValues, Places};
 use super::records::{Recorder, Slices};
@@ -135,6 +135,8 @@ pub struct Launch {
     pub records: usize,
     /// Whether it joins all workers, which must then all run at once.
     pub joins: bool,
+    /// Whether it multiplies matrices, for whose operand its workers want memory.
+    pub projects: bool,
     /// Region of the schedule.
     pub region: usize,
 }
@@ -244,6 +246,7 @@ impl Program {
                 text,
                 "\n{} {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
                  Memory memory = {{weights, arena, states, step, tokens, pages, joins}};\n    \
+                 admit_next();\n    \
                  if (step->rows == 0) return;\n    \
                  Worker worker = THIS_WORKER;\n{body}}}\n",
                 language.signature(&Self::kernel_name(kernel))
@@ -287,7 +290,8 @@ impl<'a> Builder<'a> {
 
     fn launch(&mut self, region: usize, phases: std::ops::Range<usize>) -> Launch {
         let scopes: Vec<String> = phases.clone().map(|phase| self.scope(phase)).collect();
-        let (text, words) = body(&self.phases[phases.clone()], &scopes);
+        let (own, following) = (&self.phases[phases.clone()], &self.phases[phases.end..]);
+        let (text, words) = body(own, following, &scopes);
         let kernel = *self.known.entry(text).or_insert_with_key(|text| {
             self.kernels.push(text.clone());
             self.kernels.len() - 1
@@ -295,7 +299,8 @@ impl<'a> Builder<'a> {
         let records = self.records.len();
         self.note_tensor_scales(phases.clone());
         self.records.extend(words);
-        Launch { kernel, records, joins: phases.len() > 1, region }
+        let projects = own.iter().any(|calls| projects(calls));
+        Launch { kernel, records, joins: phases.len() > 1, projects, region }
     }
 
     /// What part of the model a phase belongs to. Layers are not numbered, so that those of equal structure share their text.

@@ -24,7 +24,7 @@ pub(crate) struct Call {
     pub(crate) function: String,
     pub(crate) record_type: &'static str,
     pub(crate) words: Vec<u32>,
-    /// Tiles of the matrix that it multiplies; 0 for another body.
+    /// Tiles of the matrix that it multiplies; 0 for a body that projects nothing.
     pub(crate) tiles: usize,
 }
 
@@ -124,7 +124,8 @@ impl Recorder<'_> {
                     biases: grains(choices.biases),
                     masks: grains(choices.masks),
                 };
-                Call::new(format!("head<{}>", self.format(*weight)), record)
+                let call = Call::new(format!("head<{}>", self.format(*weight)), record);
+                Call { tiles: self.tiles(*weight), ..call }
             }
             TaskKind::Linear { input, weight, output, add, rows } => {
                 let (slices, partials, arrivals) =
@@ -140,10 +141,8 @@ impl Recorder<'_> {
                     partials,
                     arrivals: grains(self.places.states.arrivals.start) + arrivals,
                 };
-                Call {
-                    tiles: self.places.weights.matrices[weight].1.tiles(),
-                    ..Call::new(format!("linear<{}>", self.format(*weight)), record)
-                }
+                let call = Call::new(format!("linear<{}>", self.format(*weight)), record);
+                Call { tiles: self.tiles(*weight), ..call }
             }
             TaskKind::GateUp { input, gate, up, output } => {
                 let record = GateUpRecord {
@@ -157,7 +156,8 @@ impl Recorder<'_> {
                 if encoding(gate) != encoding(up) {
                     return Err(DeviceError::Unsupported { kind: "gate_up of two formats" });
                 }
-                Call::new(format!("gate_up<{}>", self.format(*gate)), record)
+                let call = Call::new(format!("gate_up<{}>", self.format(*gate)), record);
+                Call { tiles: self.tiles(*gate), ..call }
             }
             TaskKind::AttendRange { q, k, v, state, scale, partials } => {
                 let kept = self.kept(*state);
@@ -361,6 +361,10 @@ impl Recorder<'_> {
             block_columns: encoding.blocks.map_or(1, |blocks| blocks.cols as u32),
             blocks: layout.blocks() as u32,
         }
+    }
+
+    fn tiles(&self, matrix: ValueId) -> usize {
+        self.places.weights.matrices[&matrix].1.tiles()
     }
 
     /// Template arguments of a matrix.

@@ -19,11 +19,13 @@ pub fn repository() -> PathBuf {
 }
 
 /// Where a reference checkpoint is.
+#[allow(dead_code, reason = "not every test opens one")]
 pub fn folder(name: &str) -> PathBuf {
     repository().join("testdata/goldens").join(name)
 }
 
 /// What was computed from a reference checkpoint.
+#[allow(dead_code, reason = "not every test opens one")]
 pub fn reference(name: &str) -> Reference {
     let file = folder(name).join("reference.safetensors");
     let stored = Checkpoint::open_safetensors_file(&file).expect("the reference opens");

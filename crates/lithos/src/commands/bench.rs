@@ -9,12 +9,14 @@ use clap::Args;
 use clap::builder::TypedValueParser;
 use indicatif::ProgressBar;
 use lithos_engine::{
-    BackendKind, Engine, EngineOptions, Fusion, MAX_DECODE_ROWS, TokenId, largest,
+    BackendKind, Draft, DraftLength, Engine, EngineOptions, Fusion, MAX_DECODE_ROWS, TokenId,
+    largest,
 };
 use serde_json::{Value, json};
 
-use crate::args::{backend, count, fusion, model_path};
+use crate::args::{backend, count, draft, draft_length, fusion, model_path};
 use crate::commands::bench_passes::{self, Passes};
+use crate::commands::bench_speculation::{self, Comparison};
 use crate::statistics::Spread;
 use crate::stream::ReadStream;
 use crate::table::align;
@@ -42,7 +44,10 @@ The read stream is a plain sequential read of a buffer of 1 GiB (less where memo
 threads, in pages as large as those of the weights, or the card's own reads of 8 GiB. Decode GB/s are the weights that a decode \
 pass reads, times passes per second; keys and values come on top.
 
-With --rows, single passes are timed on a card, with the time of each kernel.")]
+With --rows, single passes are timed on a card, with the time of each kernel.
+
+With --speculate, the prompts of bench/prompts are answered with and without drafts, in alternation; times are from prompt to \
+last token. The answers must be the same, or the command fails.")]
 pub struct BenchArgs {
     /// A Hugging Face directory or a GGUF file [default: the built-in model]
     #[arg(env = "LITHOS_MODEL", hide_env_values = true, value_parser = model_path())]
@@ -65,6 +70,15 @@ pub struct BenchArgs {
     /// Tokens before the rows of a single pass
     #[arg(long, value_name = "TOKENS", default_value = "128", value_parser = count(), requires = "rows")]
     context: usize,
+    /// Compare answers to the prompts of bench/prompts with and without drafts, of at most --gen tokens
+    #[arg(long, conflicts_with_all = ["rows", "prompt_tokens"])]
+    speculate: bool,
+    /// Where drafts come from
+    #[arg(long, default_value = "auto", value_name = "SOURCE", value_parser = draft(), requires = "speculate")]
+    draft: Draft,
+    /// How many drafts a pass verifies: as many as pay (auto), or at most N
+    #[arg(long, default_value = "auto", value_name = "N|auto", value_parser = draft_length, requires = "speculate")]
+    draft_len: DraftLength,
     /// Fusion levels to compare, separated by commas [default: all]
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', value_parser = fusion())]
     fusion: Vec<Fusion>,
@@ -93,6 +107,20 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         context: Some(args.prompt_tokens + args.generated),
         ..EngineOptions::default()
     };
+    if args.speculate {
+        let fusion = args.fusion.last().copied().unwrap_or(Fusion::Step);
+        let options = EngineOptions {
+            fusion,
+            context: None,
+            draft: args.draft,
+            draft_length: args.draft_len,
+            ..options
+        };
+        let (tokens, repeats) = (args.generated, args.repeat);
+        let comparison = Comparison { model, options, tokens, repeats };
+        output::print(&bench_speculation::run(&comparison, args.json)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if !args.rows.is_empty() {
         options.context = Some(args.context + MAX_DECODE_ROWS);
         let (rows, context, repeats) = (&args.rows[..], args.context, args.repeat);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
 use clap::Args;
@@ -11,13 +11,10 @@ use lithos_model::text::{SpecialTokens, TemplateOptions, Text};
 use serde_json::{Map, Value, json};
 
 use crate::args::{EngineArgs, count, model_path};
-use crate::prompts::{self, Prompt};
+use crate::prompts::{self, Prompt, TIME_OF_TEMPLATES};
 use crate::scoring::{Score, Scorer, read_text};
 use crate::table::align;
 use crate::{model, output};
-
-/// What templates that write a date are told, so that a result does not depend on the day: 2025-01-01.
-const TIME_OF_TEMPLATES: Duration = Duration::from_secs(1_735_689_600);
 
 /// The arguments of `eval`.
 #[derive(Args)]

@@ -37,7 +37,8 @@ pub struct GenerateArgs {
     #[arg(long)]
     ignore_eos: bool,
     /// Print one JSON object at the end instead of the text: model, backend, fusion, prompt_tokens, generated_tokens,
-    /// token_ids, text, finish_reason (stop, length or cancelled), and timings in seconds and tokens per second
+    /// token_ids, text, finish_reason (stop, length or cancelled), timings in seconds and tokens per second, and what became of
+    /// drafts (speculation; null where there are none)
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -131,7 +132,7 @@ fn raw_tokens(text: &Text, prompt: &str) -> anyhow::Result<Vec<TokenId>> {
 }
 
 fn result_json(engine: &Engine, completion: &Completion, load: Duration) -> Value {
-    let Completion { tokens, text, finish, prompt_tokens, timings, .. } = completion;
+    let Completion { tokens, text, finish, prompt_tokens, timings, speculation, .. } = completion;
     json!({
         "model": engine.name(),
         "backend": engine.backend().name(),
@@ -148,5 +149,6 @@ fn result_json(engine: &Engine, completion: &Completion, load: Duration) -> Valu
             "prefill_tokens_per_s": timings.prefill_tokens_per_second(*prompt_tokens),
             "decode_tokens_per_s": timings.decode_tokens_per_second(tokens.len()),
         },
+        "speculation": speculation.as_ref().map(output::speculation),
     })
 }
