@@ -25,6 +25,6 @@ pub use step::{
 };
 pub use task::{
     Access, Buffer, BufferId, BufferRows, Elementwise, HeadStage, LinearInput, Norm, Place,
-    Prepared, PreparedId, RowSet, TaskGroup, TaskKind,
+    Prepared, PreparedId, RowSet, TaskGroup, TaskKind, route_words,
 };
 pub use verify::ScheduleError;

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 
-use lithos_graph::{Graph, Op, OpKind, Part, Reach, StateKind, ValueId};
+use lithos_graph::{Dimension, Graph, Op, OpKind, Part, Reach, StateKind, ValueId};
 
 use crate::schedule::{CompileError, MergeIn, Options, PassKind};
 use crate::task::{
     Access, Buffer, BufferId, BufferRows, Elementwise, HeadStage, LinearInput, Norm, Place,
-    Prepared, PreparedId, RowSet, TaskGroup, TaskKind,
+    Prepared, PreparedId, RowSet, TaskGroup, TaskKind, route_words,
 };
 
 /// What lowering yields: groups in order, with their buffers not yet placed.
@@ -181,6 +181,16 @@ impl Lowering<'_> {
                 let kind = TaskKind::GatedNorm { input, gate, norm, output };
                 self.push(op, kind, vec![input, gate], vec![output]);
             }
+            OpKind::Route { chosen } => {
+                let logits = self.materialised(op, op.inputs[0])?;
+                let name = graph.value(op.outputs[0]).name.clone();
+                let routes = self.new_buffer(name, route_words(*chosen), BufferRows::Pass);
+                self.buffer_of.insert(op.outputs[0], routes);
+                let kind = TaskKind::Route { logits, chosen: *chosen, routes };
+                self.push(op, kind, vec![logits], vec![routes]);
+            }
+            OpKind::Experts { chosen } => self.experts(op, *chosen)?,
+            OpKind::Combine { chosen } => self.combine(index, *chosen)?,
         }
         Ok(())
     }
@@ -189,7 +199,8 @@ impl Lowering<'_> {
     fn rms_norm(&mut self, op: &Op, norm: Norm) {
         let (input, output) = (op.inputs[0], op.outputs[0]);
         let whole_row = self.graph.value(norm.weight).width() == self.graph.value(input).width();
-        if whole_row && self.all_readers(output, |kind| *kind == OpKind::Linear) {
+        let multiplies = |kind: &OpKind| matches!(kind, OpKind::Linear | OpKind::Experts { .. });
+        if whole_row && self.all_readers(output, multiplies) {
             self.norm_of.insert(output, (input, norm));
             return;
         }
@@ -280,6 +291,54 @@ impl Lowering<'_> {
             && self.graph.ops[up].inputs[0] == op.inputs[0]
             && self.sole_reader(activated.inputs[1]) == Some(activation);
         same_input.then_some((activation, up))
+    }
+
+    /// The two products of a mixture's experts. What lies between them has a part for each of a row's experts.
+    fn experts(&mut self, op: &Op, chosen: usize) -> Result<(), CompileError> {
+        let routes = self.materialised(op, op.inputs[1])?;
+        let (gates, ups, downs) = (op.inputs[2], op.inputs[3], op.inputs[4]);
+        let downs_value = self.graph.value(downs);
+        let Some(Dimension::Fixed(inner)) = downs_value.shape.last().copied() else {
+            unreachable!("validated: matrices of experts")
+        };
+        let name = format!("{}.activated", self.graph.value(op.outputs[0]).name);
+        let activated = self.new_buffer(name, chosen * inner, BufferRows::Pass);
+        let (input, mut reads) = self.linear_input(op, &[gates, ups])?;
+        reads.push(self.whole(routes));
+        let kind = TaskKind::ExpertGateUp { input, routes, chosen, gates, ups, output: activated };
+        self.push_access(op, kind, reads, vec![activated]);
+        let output = self.buffer(op.outputs[0], BufferRows::Pass);
+        let kind = TaskKind::ExpertDown { input: activated, routes, chosen, downs, output };
+        self.push(op, kind, vec![activated, routes], vec![output]);
+        Ok(())
+    }
+
+    fn combine(&mut self, index: usize, chosen: usize) -> Result<(), CompileError> {
+        let graph = self.graph;
+        let op = &graph.ops[index];
+        let [experts, routes, shared, gate] = [
+            self.materialised(op, op.inputs[0])?,
+            self.materialised(op, op.inputs[1])?,
+            self.materialised(op, op.inputs[2])?,
+            self.materialised(op, op.inputs[3])?,
+        ];
+        let mut reads = vec![experts, routes, shared, gate];
+        let (value, previous) = match self.residual_of(index) {
+            Some((add, residual)) => {
+                self.absorbed[add] = true;
+                (graph.ops[add].outputs[0], Some(self.buffer_of[&residual]))
+            }
+            None => (op.outputs[0], None),
+        };
+        let output = self.buffer(value, BufferRows::Pass);
+        self.buffers[output.index()].in_place_of = previous;
+        reads.extend(previous);
+        let mut writes = vec![output];
+        writes.extend(previous);
+        let add = previous.is_some();
+        let kind = TaskKind::Combine { experts, routes, chosen, shared, gate, output, add };
+        self.push(op, kind, reads, writes);
+        Ok(())
     }
 
     /// If the projection's only reader adds it to a value that nothing reads afterwards: that addition and the value.

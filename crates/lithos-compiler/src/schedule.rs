@@ -11,7 +11,7 @@ use crate::memory;
 use crate::phases::phases;
 use crate::regions::{Fusion, regions};
 use crate::step::MAX_DECODE_ROWS;
-use crate::task::{Buffer, BufferId, BufferRows, Prepared, TaskGroup};
+use crate::task::{Buffer, BufferId, BufferRows, Prepared, TaskGroup, TaskKind};
 use crate::verify::ScheduleError;
 
 /// Which kind of pass a schedule serves. Both are lowered from the same graph; a row's arithmetic may differ between them,
@@ -154,12 +154,13 @@ impl Schedule {
         &self.buffers[id.index()]
     }
 
+    /// Groups that multiply matrices: all but the gather of a table.
+    pub fn streamed_groups(&self) -> impl Iterator<Item = &TaskGroup> {
+        self.groups.iter().filter(|group| !matches!(group.kind, TaskKind::Gather { .. }))
+    }
+
     /// Matrices that the pass multiplies, without the gathered table.
     pub fn streamed_matrices(&self) -> Vec<ValueId> {
-        self.groups
-            .iter()
-            .filter(|group| group.kind.name() != "gather")
-            .flat_map(|group| group.kind.matrices())
-            .collect()
+        self.streamed_groups().flat_map(|group| group.kind.matrices()).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lithos_graph::{Reach, Rotary, Scope, ValueId};
+use lithos_graph::{Graph, Reach, Rotary, Scope, ValueId};
 
 /// Index of a buffer within its schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -266,6 +266,62 @@ pub enum TaskKind {
         /// Output.
         output: BufferId,
     },
+    /// The experts of each row and their weights. Task: a row; or all rows, where the target groups them by expert meanwhile.
+    Route {
+        /// Logits of all experts.
+        logits: BufferId,
+        /// Experts of a row.
+        chosen: usize,
+        /// Output: [`route_words`] of each row, in the target's order.
+        routes: BufferId,
+    },
+    /// `silu(gate x) * up x` of each row's experts. Task: tiles of output columns of one expert, for all rows that chose it. Other
+    /// experts' matrices are not read.
+    ExpertGateUp {
+        /// What is multiplied.
+        input: LinearInput,
+        /// Experts of the rows.
+        routes: BufferId,
+        /// Experts of a row.
+        chosen: usize,
+        /// Gate matrices.
+        gates: ValueId,
+        /// Up matrices.
+        ups: ValueId,
+        /// Output: a part for each of the row's experts.
+        output: BufferId,
+    },
+    /// Projections of what [`TaskKind::ExpertGateUp`] found by the same experts. Task: as of it.
+    ExpertDown {
+        /// What is multiplied.
+        input: BufferId,
+        /// Experts of the rows.
+        routes: BufferId,
+        /// Experts of a row.
+        chosen: usize,
+        /// Down matrices.
+        downs: ValueId,
+        /// Output: a part for each of the row's experts.
+        output: BufferId,
+    },
+    /// The weighted sum of the row's experts, in the order of its routes, plus the gated shared expert, plus the residual that the
+    /// output already holds if there is one. Task: columns of a row.
+    Combine {
+        /// Outputs of the row's experts.
+        experts: BufferId,
+        /// Their weights.
+        routes: BufferId,
+        /// Experts of a row.
+        chosen: usize,
+        /// Output of the shared expert.
+        shared: BufferId,
+        /// Sigmoid gate of the shared expert: one of a row.
+        gate: BufferId,
+        /// Output.
+        output: BufferId,
+        /// The output already holds the residual, and the sum is added to it.
+        add: bool,
+    },
     /// A norm that nothing could take in. Task: a row.
     RmsNorm {
         /// Input.
@@ -306,6 +362,12 @@ pub enum TaskKind {
     },
 }
 
+/// Floats of a row's routes: an index and a weight for each of its experts, what targets need beside them to group rows by
+/// expert, and one more.
+pub const fn route_words(chosen: usize) -> usize {
+    5 * chosen + 1
+}
+
 /// An elementwise operation of two inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elementwise {
@@ -333,6 +395,10 @@ impl TaskKind {
             TaskKind::Convolve { .. } => "convolve",
             TaskKind::GatedDelta { .. } => "gated_delta",
             TaskKind::GatedNorm { .. } => "gated_norm",
+            TaskKind::Route { .. } => "route",
+            TaskKind::ExpertGateUp { .. } => "expert_gate_up",
+            TaskKind::ExpertDown { .. } => "expert_down",
+            TaskKind::Combine { .. } => "combine",
             TaskKind::RmsNorm { .. } => "rms_norm",
             TaskKind::Rotate { .. } => "rotate",
             TaskKind::Concatenate { .. } => "concatenate",
@@ -346,7 +412,22 @@ impl TaskKind {
             TaskKind::Gather { table, .. } => vec![*table],
             TaskKind::Linear { weight, .. } => vec![*weight],
             TaskKind::GateUp { gate, up, .. } => vec![*gate, *up],
+            TaskKind::ExpertGateUp { gates, ups, .. } => vec![*gates, *ups],
+            TaskKind::ExpertDown { downs, .. } => vec![*downs],
             _ => Vec::new(),
+        }
+    }
+
+    /// Which part of its matrices a group reads at most in a pass of `rows` rows, as a numerator and a denominator: all, or those
+    /// of the experts that rows chose.
+    pub fn part_read(&self, graph: &Graph, rows: usize) -> (u64, u64) {
+        match self {
+            TaskKind::ExpertGateUp { gates: matrices, chosen, .. }
+            | TaskKind::ExpertDown { downs: matrices, chosen, .. } => {
+                let experts = graph.value(*matrices).experts();
+                ((rows * chosen).min(experts) as u64, experts as u64)
+            }
+            _ => (1, 1),
         }
     }
 }

@@ -99,13 +99,48 @@ fn hybrid() -> Graph {
     builder.finish("hybrid", logits, limits).expect("a valid graph")
 }
 
+fn mixture() -> Graph {
+    let mut builder = GraphBuilder::new();
+    let b = &mut builder;
+    let table = matrix(b, "table".into(), 48, HIDDEN);
+    let h = b.embedding(table);
+    b.scope(Some(0), Part::FeedForward);
+    let norm = b.array("ff_norm", &[HIDDEN]);
+    let x = b.rms_norm("norm", h, norm, 1e-6, 0.0);
+    let mut project = |name: &str, x, rows, columns| {
+        let matrix = matrix(b, name.into(), rows, columns);
+        b.linear(name, x, matrix)
+    };
+    let (logits, gate) = (project("router", x, 8, HIDDEN), project("shared_gate", x, 1, HIDDEN));
+    let (shared, up) = (project("gate", x, 64, HIDDEN), project("up", x, 64, HIDDEN));
+    let activated = b.silu_multiply("activated", shared, up);
+    let routes = b.route("routes", logits, 2);
+    let down = matrix(b, "down".into(), HIDDEN, 64);
+    let shared = b.linear("shared", activated, down);
+    let encoding = Encoding { codes: Codes::F32, zero_point: 0, blocks: None };
+    let matrices = [("gates", 16, HIDDEN), ("ups", 16, HIDDEN), ("downs", HIDDEN, 16)].map(
+        |(name, rows, columns)| b.experts_matrices(name, RowMap::All, [8, rows, columns], encoding),
+    );
+    let experts = b.experts("experts", x, routes, matrices);
+    let combined = b.combine("combined", experts, routes, shared, gate);
+    let h = b.add("residual", h, combined);
+    b.scope(None, Part::Head);
+    let logits = b.linear("logits", h, table);
+    let limits = Limits { vocabulary: 48, context: 128, layers: 1 };
+    builder.finish("mixture", logits, limits).expect("a valid graph")
+}
+
 fn compile(pass: PassKind, fusion: Fusion) -> Schedule {
     compile_with(pass, fusion, MergeIn::Phase)
 }
 
 fn compile_with(pass: PassKind, fusion: Fusion, merge_in: MergeIn) -> Schedule {
+    compile_graph(&hybrid(), pass, fusion, merge_in)
+}
+
+fn compile_graph(graph: &Graph, pass: PassKind, fusion: Fusion, merge_in: MergeIn) -> Schedule {
     let options = Options { pass, fusion, attention_ranges: 2, partial_header: 2, merge_in };
-    Schedule::compile(&hybrid(), options).expect("compiles")
+    Schedule::compile(graph, options).expect("compiles")
 }
 
 fn names(groups: &[TaskGroup]) -> Vec<&'static str> {
@@ -170,6 +205,48 @@ fn prefill_prepares_operands_once() {
     assert_eq!((prepared, schedule.prepared.len()), (8, 8));
     assert_eq!(schedule.prepared[0].readers.len(), 4);
     assert!(names(&schedule.groups).contains(&"attend_block"));
+}
+
+#[test]
+fn a_mixture_shares_phases_with_its_shared_expert() {
+    let graph = mixture();
+    for pass in [PassKind::Decode, PassKind::Prefill { chunk: 64 }] {
+        let schedule = compile_graph(&graph, pass, Fusion::Layer, MergeIn::Phase);
+        let phases: Vec<Vec<&str>> = schedule
+            .phases
+            .iter()
+            .map(|phase| names(&schedule.groups[phase.clone()]))
+            .filter(|names| *names != ["prepare"])
+            .collect();
+        let prepared = if pass == PassKind::Decode {
+            vec![vec!["route", "linear"]]
+        } else {
+            vec![vec!["route", "prepare"], vec!["linear", "expert_gate_up"]]
+        };
+        let wanted = [
+            vec![vec!["gather"], vec!["linear", "linear", "gate_up"]],
+            prepared,
+            if pass == PassKind::Decode { vec![vec!["expert_gate_up"]] } else { vec![] },
+            vec![vec!["expert_down"], vec!["combine"], vec!["linear"]],
+        ]
+        .concat();
+        assert_eq!(phases, wanted);
+        // One layer, with everything in between, is one launch.
+        assert_eq!(schedule.regions.len(), 3);
+        // No two of these phases can be one: each join is one that effects call for.
+        for phase in 1..schedule.phases.len() - 1 {
+            let mut damaged = schedule.clone();
+            let next = damaged.phases.remove(phase + 1);
+            damaged.phases[phase].end = next.end;
+            damaged.regions = vec![Region { phases: 0..damaged.phases.len() }];
+            let error = damaged.verify(&graph).expect_err("a join is missing");
+            assert!(error.problem.contains("conflict"), "{error}");
+        }
+        // A row reads two of eight experts, five rows all of them at most.
+        let down = schedule.groups.iter().find(|group| group.kind.name() == "expert_down");
+        let down = &down.expect("there is one").kind;
+        assert_eq!((down.part_read(&graph, 1), down.part_read(&graph, 5)), ((2, 8), (8, 8)));
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use lithos_compiler::{
     CompileError, Fusion, MAX_DECODE_ROWS, MergeIn, Options, PassKind, Schedule, StepState,
+    TaskGroup,
 };
 use lithos_format::Checkpoint;
 use lithos_graph::Graph;
@@ -79,6 +80,7 @@ pub struct CpuBackend {
     /// The pass over a drafter's block.
     block: Option<Program>,
     chunk: usize,
+    bytes_per_pass: u64,
 }
 
 impl CpuBackend {
@@ -131,6 +133,12 @@ impl CpuBackend {
         let schedules = [Some(&decode), block_pass.as_ref()].into_iter().flatten();
         let multiplied: HashSet<_> = schedules.flat_map(Schedule::streamed_matrices).collect();
         let weights = Arc::new(Weights::load(checkpoint, graph, &multiplied, &mut workers)?);
+        let read_by_one_row = |group: &TaskGroup| {
+            let (part, whole) = group.kind.part_read(graph, 1);
+            let bytes = group.kind.matrices().into_iter().map(|id| weights.packed_bytes(id));
+            bytes.sum::<u64>() * part / whole
+        };
+        let bytes_per_pass = decode.streamed_groups().map(read_by_one_row).sum();
         let count = workers.count();
         Ok(CpuBackend {
             isa: options.isa,
@@ -144,6 +152,7 @@ impl CpuBackend {
             weights,
             states,
             chunk,
+            bytes_per_pass,
         })
     }
 
@@ -254,9 +263,9 @@ impl CpuBackend {
         self.isa
     }
 
-    /// Bytes of weights that a decode pass reads.
+    /// Bytes of weights that a decode pass of one row reads: of a mixture, those of the chosen experts.
     pub fn bytes_per_pass(&self) -> u64 {
-        self.weights.packed_bytes(self.decode.schedule().streamed_matrices())
+        self.bytes_per_pass
     }
 
     /// Bytes of weights, buffers and states that are resident once used, without key/value pages.

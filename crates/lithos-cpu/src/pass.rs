@@ -94,11 +94,39 @@ pub(crate) struct WorkerMemory {
     pub(crate) scratch: Scratch,
     /// Staged heads.
     pub(crate) staging: Vec<f32>,
+    /// Rows that a task of an expert works on.
+    pub(crate) gathered: GatheredRows,
     /// The phase that runs.
     pub(crate) phase: usize,
     /// Rows on their way to an operand.
     computed: Vec<f32>,
     operands: [Option<CachedOperand>; 2],
+}
+
+/// Rows that a task has gathered from those of the pass.
+#[derive(Default)]
+pub(crate) struct GatheredRows {
+    /// Which.
+    pub(crate) pairs: Vec<usize>,
+    /// What they are multiplied by.
+    pub(crate) operand: GrowingOperand,
+    /// What came out.
+    pub(crate) out: Vec<f32>,
+}
+
+/// An operand that is made anew when it has too little room.
+#[derive(Default)]
+pub(crate) struct GrowingOperand(Option<(Operand, usize, usize)>);
+
+impl GrowingOperand {
+    /// The operand, with room for so many rows and columns.
+    pub(crate) fn with_room(&mut self, rows: usize, columns: usize) -> &Operand {
+        let room = match self.0.take() {
+            Some(room) if room.1 >= rows && room.2 >= columns => room,
+            _ => (Operand::new(rows, columns), rows, columns),
+        };
+        &self.0.insert(room).0
+    }
 }
 
 /// An operand that a worker has brought into form for itself, and what from.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lithos_compiler::layout::{Layout, LayoutError, Packed};
-use lithos_format::{Checkpoint, FormatError, Matrix};
-use lithos_graph::{Graph, ValueId, WeightForm, WeightSource};
+use lithos_format::{Checkpoint, FormatError};
+use lithos_graph::{Graph, StoredWeight, ValueId, WeightForm, WeightSource};
 use thiserror::Error;
 
 use crate::linear;
@@ -18,7 +18,8 @@ const TILES_PER_PART: usize = 16;
 /// Weights of one model, shared by all its programs.
 pub struct Weights {
     checkpoint: Arc<Checkpoint>,
-    matrices: HashMap<ValueId, Arc<Packed>>,
+    /// One for each expert of a mixture, else one.
+    matrices: HashMap<ValueId, Vec<Arc<Packed>>>,
     arrays: HashMap<ValueId, Arc<[f32]>>,
 }
 
@@ -67,17 +68,24 @@ impl Weights {
         for id in graph.weights() {
             let Some(source) = graph.value(id).weight() else { continue };
             match source.form {
-                WeightForm::Matrix(_) if multiplied.contains(&id) => {
-                    let matrix = checkpoint.matrix(&source.tensor)?;
-                    let layout = layout_of(graph, id, source, &matrix)?;
-                    let mut packed = layout.allocate_in(&mut region, matrix.tensor_scale());
-                    pack(&mut packed, &matrix, source, workers)?;
-                    weights.matrices.insert(id, Arc::new(packed));
-                    for tensor in checkpoint.companions(&source.tensor) {
-                        checkpoint.release_pages(tensor);
+                WeightForm::Matrix(_) | WeightForm::Experts(_) if multiplied.contains(&id) => {
+                    let Some(stored) = StoredWeight::open(checkpoint, graph.value(id))? else {
+                        continue;
+                    };
+                    let layout = layout_of(source, &stored)?;
+                    let mut packed: Vec<Packed> = (0..stored.experts())
+                        .map(|expert| layout.allocate_in(&mut region, stored.tensor_scale(expert)))
+                        .collect();
+                    pack(&mut packed, &stored, workers)?;
+                    weights.matrices.insert(id, packed.into_iter().map(Arc::new).collect());
+                    for name in source.stored_names(stored.experts()) {
+                        for tensor in checkpoint.companions(&name) {
+                            checkpoint.release_pages(tensor);
+                        }
+                        checkpoint.release_pages(&name);
                     }
                 }
-                WeightForm::Matrix(_) => {}
+                WeightForm::Matrix(_) | WeightForm::Experts(_) => {}
                 WeightForm::Array => {
                     let tensor = checkpoint
                         .tensor(&source.tensor)
@@ -91,7 +99,16 @@ impl Weights {
 
     /// A packed matrix.
     pub(crate) fn matrix(&self, id: ValueId) -> Arc<Packed> {
-        Arc::clone(self.matrices.get(&id).expect("every multiplied matrix was packed"))
+        Arc::clone(&self.packed(id)[0])
+    }
+
+    /// The packed matrices of all experts.
+    pub(crate) fn experts(&self, id: ValueId) -> Vec<Arc<Packed>> {
+        self.packed(id).to_vec()
+    }
+
+    fn packed(&self, id: ValueId) -> &[Arc<Packed>] {
+        self.matrices.get(&id).expect("every multiplied matrix was packed")
     }
 
     /// A small array.
@@ -99,16 +116,17 @@ impl Weights {
         Arc::clone(self.arrays.get(&id).expect("every array was decoded"))
     }
 
-    /// Bytes of packed matrices that one pass reads, for the given matrices.
-    pub fn packed_bytes(&self, ids: impl IntoIterator<Item = ValueId>) -> u64 {
-        let bytes = |id| self.matrices.get(&id).map_or(0, |packed| packed.layout().bytes() as u64);
-        ids.into_iter().map(bytes).sum()
+    /// Bytes of the packed matrices of a weight.
+    pub fn packed_bytes(&self, id: ValueId) -> u64 {
+        let packed = self.matrices.get(&id).map_or(&[][..], Vec::as_slice);
+        packed.iter().map(|packed| packed.layout().bytes() as u64).sum()
     }
 
     /// Bytes of all packed matrices and arrays.
     pub fn resident_bytes(&self) -> u64 {
         let arrays: usize = self.arrays.values().map(|array| array.len() * 4).sum();
-        self.packed_bytes(self.matrices.keys().copied()) + arrays as u64
+        let matrices: u64 = self.matrices.keys().map(|id| self.packed_bytes(*id)).sum();
+        matrices + arrays as u64
     }
 
     /// Decodes one row of an embedding table straight from the checkpoint.
@@ -129,42 +147,43 @@ fn region_bytes(
 ) -> Result<usize, WeightsError> {
     let mut bytes = 0;
     for id in graph.weights().filter(|id| multiplied.contains(id)) {
-        let Some(source) = graph.value(id).weight() else { continue };
-        let matrix = checkpoint.matrix(&source.tensor)?;
-        bytes += layout_of(graph, id, source, &matrix)?.region_bytes();
+        let value = graph.value(id);
+        let Some(source) = value.weight() else { continue };
+        let Some(stored) = StoredWeight::open(checkpoint, value)? else { continue };
+        bytes += stored.experts() * layout_of(source, &stored)?.region_bytes();
     }
     Ok(bytes)
 }
 
-fn layout_of(
-    graph: &Graph,
-    id: ValueId,
-    source: &WeightSource,
-    matrix: &Matrix<'_>,
-) -> Result<Layout, WeightsError> {
-    let rows = match graph.value(id).shape.first() {
-        Some(lithos_graph::Dimension::Fixed(rows)) => *rows,
-        _ => 0,
-    };
-    Layout::for_encoding(rows, matrix.cols(), &matrix.encoding())
+/// The layout of a matrix, or of each expert's.
+fn layout_of(source: &WeightSource, stored: &StoredWeight<'_>) -> Result<Layout, WeightsError> {
+    let encoding = stored.matrices()[0].encoding();
+    Layout::for_encoding(stored.rows(), stored.columns(), &encoding)
         .map_err(|error| WeightsError::Layout { tensor: source.tensor.clone(), source: error })
 }
 
-/// Fills a packed matrix with all workers.
+/// Fills packed matrices, one for each expert, with all workers.
 fn pack(
-    packed: &mut Packed,
-    matrix: &Matrix<'_>,
-    source: &WeightSource,
+    packed: &mut [Packed],
+    stored: &StoredWeight<'_>,
     workers: &mut Workers,
 ) -> Result<(), WeightsError> {
-    let parts: Vec<_> =
-        packed.parts(TILES_PER_PART).into_iter().map(std::sync::Mutex::new).collect();
+    let parts: Vec<_> = packed
+        .iter_mut()
+        .enumerate()
+        .flat_map(|(expert, packed)| {
+            let parts = packed.parts(TILES_PER_PART).into_iter();
+            parts.map(move |part| std::sync::Mutex::new((expert * stored.rows(), part)))
+        })
+        .collect();
     let next = AtomicUsize::new(0);
     workers.launch(|_, _| {
         while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
             // Each part is taken by one worker only; a poisoned lock means that worker panicked, which ends the launch.
             if let Ok(mut part) = part.lock() {
-                part.fill(matrix, &|row| source.rows.source_row(row));
+                let (first, part) = &mut *part;
+                let matrix = stored.row(*first).0;
+                part.fill(matrix, &|row| stored.row(*first + row).1);
             }
         }
         Ok(())

@@ -53,7 +53,9 @@ impl Cpu {
 /// Keys and values are BF16, except where the weights are all F32: such a model is a reference.
 pub(crate) fn key_value_type(graph: &Graph) -> KvType {
     let rounded = |id| match graph.value(id).weight().map(|source| source.form) {
-        Some(WeightForm::Matrix(encoding)) => encoding.codes != Codes::F32,
+        Some(WeightForm::Matrix(encoding) | WeightForm::Experts(encoding)) => {
+            encoding.codes != Codes::F32
+        }
         _ => false,
     };
     if graph.weights().any(rounded) { KvType::Bf16 } else { KvType::F32 }

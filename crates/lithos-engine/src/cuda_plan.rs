@@ -130,7 +130,8 @@ pub(crate) fn place_of_join(program: &Program, launches: &[Launch], number: u32)
     format!("join {number} of a pass")
 }
 
-/// What each launch of a pass reads. A gathered table counts by the rows that are read.
+/// What each launch of a pass reads. A gathered table counts by the rows that are read, matrices of experts as if all rows chose
+/// different ones.
 pub(crate) fn weigh(program: &Program, graph: &Graph, rows: usize) -> Vec<WeighedLaunch> {
     let schedule = &program.schedule;
     let bytes = |id: ValueId| {
@@ -153,8 +154,9 @@ pub(crate) fn weigh(program: &Program, graph: &Graph, rows: usize) -> Vec<Weighe
                 if !kinds.contains(&name) {
                     kinds.push(name);
                 }
+                let (part, whole) = group.kind.part_read(graph, rows);
                 weight_bytes += group.kind.matrices().into_iter().fold(0, |sum, id| {
-                    let all = bytes(id);
+                    let all = bytes(id) * part / whole;
                     sum + if name == "gather" { all / table_rows(id) * rows as u64 } else { all }
                 });
             }

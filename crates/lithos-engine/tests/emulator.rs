@@ -38,7 +38,7 @@ fn assert_close(found: &[f32], wanted: &[f32], vocabulary: usize, what: &str) {
 
 #[test]
 fn every_family_at_every_fusion_level() {
-    for name in ["tiny_qwen35", "tiny_qwen3", "tiny_llama3"] {
+    for name in ["tiny_qwen35", "tiny_qwen35_moe", "tiny_qwen3", "tiny_llama3"] {
         let Reference { ids, logits } = reference(name);
         for fusion in Fusion::ALL {
             let Some(mut engine) = open(name, fusion, false) else { return };
@@ -64,32 +64,37 @@ fn every_family_at_every_fusion_level() {
 
 #[test]
 fn a_rejected_suffix_leaves_no_trace() {
-    let Reference { ids, logits } = reference("tiny_qwen35");
-    let Some(mut engine) = open("tiny_qwen35", Fusion::Step, false) else { return };
-    let vocabulary = engine.vocabulary();
-    for accepted in [0, 1, 5, 8] {
-        let (first, found) = after_rejection(&mut engine, &ids, accepted, 6);
-        let wanted = &logits[first * vocabulary..(first + 6) * vocabulary];
-        assert_close(&found, wanted, vocabulary, &format!("accepted {accepted}"));
+    for name in ["tiny_qwen35", "tiny_qwen35_moe"] {
+        let Reference { ids, logits } = reference(name);
+        let Some(mut engine) = open(name, Fusion::Step, false) else { return };
+        let vocabulary = engine.vocabulary();
+        for accepted in [0, 1, 5, 8] {
+            let (first, found) = after_rejection(&mut engine, &ids, accepted, 6);
+            let wanted = &logits[first * vocabulary..(first + 6) * vocabulary];
+            assert_close(&found, wanted, vocabulary, &format!("{name}, accepted {accepted}"));
+        }
     }
 }
 
 #[test]
 fn replays_are_bit_identical() {
-    let ids = reference("tiny_qwen35").ids;
-    let Some(mut engine) = open("tiny_qwen35", Fusion::Layer, false) else { return };
-    let first = decoded(&mut engine, &ids[..12], 4);
-    assert!(first == decoded(&mut engine, &ids[..12], 4), "the same passes give the same bits");
-    // A row's sums do not depend on the rows that share its pass.
-    assert!(
-        first == decoded(&mut engine, &ids[..12], 1),
-        "nor do they depend on the rows of a pass"
-    );
+    for name in ["tiny_qwen35", "tiny_qwen35_moe"] {
+        let ids = reference(name).ids;
+        let Some(mut engine) = open(name, Fusion::Layer, false) else { return };
+        let first = decoded(&mut engine, &ids[..12], 4);
+        let again = decoded(&mut engine, &ids[..12], 4);
+        assert!(first == again, "{name}: the same passes give the same bits");
+        // A row's sums do not depend on the rows that share its pass.
+        for rows in [1, 12] {
+            let found = decoded(&mut engine, &ids[..12], rows);
+            assert!(first == found, "{name}: nor do they depend on the rows of a pass");
+        }
+    }
 }
 
 #[test]
 fn every_access_is_in_bounds_written_and_ordered() {
-    for name in ["tiny_qwen35", "tiny_llama3"] {
+    for name in ["tiny_qwen35", "tiny_qwen35_moe", "tiny_llama3"] {
         let Reference { ids, logits } = reference(name);
         let Some(mut engine) = open(name, Fusion::Step, true) else { return };
         let vocabulary = engine.vocabulary();

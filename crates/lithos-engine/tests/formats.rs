@@ -26,7 +26,7 @@ fn the_cpu_equals_the_oracle_in_every_format() {
         if ["q4_0", "q4_1", "q8_0"].contains(&format) {
             continue; // GGUF only: see below.
         }
-        for name in ["tiny_qwen35", "tiny_llama3"] {
+        for name in ["tiny_qwen35", "tiny_qwen35_moe", "tiny_llama3"] {
             let folder = tempfile::tempdir().expect("a folder");
             write_in_format(name, tensors(name), format, folder.path());
             let ids = &reference(name).ids[..40];
@@ -75,11 +75,15 @@ fn emulated(folder: &Path) -> Option<Engine> {
 
 #[test]
 fn the_emulator_equals_the_oracle_in_every_format() {
-    for format in format_names() {
-        let in_gguf = ["q4_0", "q4_1", "q8_0"].contains(&format);
-        let name = if in_gguf { "tiny_llama3" } else { "tiny_qwen35" };
+    let in_gguf = |format| ["q4_0", "q4_1", "q8_0"].contains(&format);
+    let hybrids = ["tiny_qwen35", "tiny_qwen35_moe"];
+    let cases = format_names().flat_map(|format| {
+        let names = if in_gguf(format) { &["tiny_llama3"][..] } else { &hybrids[..] };
+        names.iter().map(move |name| (format, *name))
+    });
+    for (format, name) in cases {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = if in_gguf {
+        let path = if in_gguf(format) {
             let file = folder.path().join("model.gguf");
             write_gguf(name, tensors(name), format, &file);
             file
@@ -91,7 +95,8 @@ fn the_emulator_equals_the_oracle_in_every_format() {
         let wanted = prefilled(&mut Engine::open(&path, interpreter()).expect("opens"), ids);
         let Some(mut engine) = emulated(&path) else { return };
         let one = decoded(&mut engine, ids, 1);
-        assert!(one == decoded(&mut engine, ids, 8), "{format}: bits depend on the rows");
+        let eight = decoded(&mut engine, ids, 8);
+        assert!(one == eight, "{name} as {format}: bits depend on the rows");
         let error = relative_error(&one, &wanted);
         assert!(error < 5e-3, "{name} as {format}: relative error {error}");
     }

@@ -8,7 +8,7 @@ use support::{
     Reference, after_rejection, cpu, decoded, folder, interpreter, prefilled, reference,
 };
 
-const F32_FAMILIES: [&str; 3] = ["tiny_qwen35", "tiny_qwen3", "tiny_llama3"];
+const F32_FAMILIES: [&str; 4] = ["tiny_qwen35", "tiny_qwen35_moe", "tiny_qwen3", "tiny_llama3"];
 
 /// Largest difference of a logit from the reference, for F32 weights.
 const TOLERANCE: f32 = 2e-4;

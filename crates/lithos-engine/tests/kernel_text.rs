@@ -23,6 +23,7 @@ fn kernels_are_those_that_were_reviewed() {
         ("tiny_qwen35", Fusion::Step, Language::Cuda, "cu"),
         ("tiny_llama3", Fusion::None, Language::Metal, "metal"),
         ("tiny_qwen3", Fusion::Mixer, Language::Metal, "metal"),
+        ("tiny_qwen35_moe", Fusion::Layer, Language::Metal, "metal"),
     ] {
         let model = Model::open(&repository.join("testdata/goldens").join(family))
             .expect("the model opens");

@@ -13,9 +13,11 @@ use lithos_model::Model;
 
 #[test]
 fn pieces_of_any_size_in_any_order_are_the_whole() {
-    for format in ["nvfp4", "bf16"] {
+    for (name, format) in
+        [("tiny_qwen35", "nvfp4"), ("tiny_qwen35", "bf16"), ("tiny_qwen35_moe", "nvfp4")]
+    {
         let folder = tempfile::tempdir().expect("a folder");
-        write_in_format("tiny_qwen35", tensors("tiny_qwen35"), format, folder.path());
+        write_in_format(name, tensors(name), format, folder.path());
         let model = Model::open(folder.path()).expect("opens");
         let options = DeviceOptions {
             fusion: Fusion::Step,
@@ -40,7 +42,7 @@ fn pieces_of_any_size_in_any_order_are_the_whole() {
                     found[part.place..][..part.bytes].copy_from_slice(packed);
                 }
             }
-            assert!(found == whole, "{format}, pieces of {most} bytes");
+            assert!(found == whole, "{name} as {format}, pieces of {most} bytes");
         }
     }
 }

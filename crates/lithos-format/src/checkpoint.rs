@@ -252,6 +252,15 @@ impl Checkpoint {
         formats::detect(self, base)
     }
 
+    /// A tensor `[count, rows, columns]` of plain numbers as one matrix, its matrices one under the other. `name` is the
+    /// tensor's full name.
+    ///
+    /// # Errors
+    /// If there is no such tensor, it has another number of extents, or holds codes that need scales.
+    pub fn stacked_matrix(&self, name: &str) -> Result<Matrix<'_>, FormatError> {
+        formats::detect_stacked(self, name)
+    }
+
     /// Whether a weight is stored under `base`, in any format, also in those that [`Checkpoint::matrix`] refuses.
     pub fn has_matrix(&self, base: &str) -> bool {
         formats::code_tensor(self, base).is_some()

@@ -85,6 +85,17 @@ impl GraphBuilder {
         self.weight(tensor.into(), map, &[rows, columns], WeightForm::Matrix(encoding))
     }
 
+    /// Matrices `[rows, columns]` of `experts` experts (after `map`), all in one format.
+    pub fn experts_matrices(
+        &mut self,
+        tensor: impl Into<String>,
+        map: RowMap,
+        shape: [usize; 3],
+        encoding: Encoding,
+    ) -> ValueId {
+        self.weight(tensor.into(), map, &shape, WeightForm::Experts(encoding))
+    }
+
     /// A small weight that is decoded to f32 once.
     pub fn array(&mut self, tensor: impl Into<String>, shape: &[usize]) -> ValueId {
         self.weight(tensor.into(), RowMap::All, shape, WeightForm::Array)
@@ -242,6 +253,39 @@ impl GraphBuilder {
     ) -> ValueId {
         let width = self.width(o);
         self.op(name, OpKind::GatedNorm { epsilon }, vec![o, z, weight], width)
+    }
+
+    /// [`OpKind::Route`].
+    pub fn route(&mut self, name: &str, logits: ValueId, chosen: usize) -> ValueId {
+        self.op(name, OpKind::Route { chosen }, vec![logits], 2 * chosen)
+    }
+
+    /// [`OpKind::Experts`] with `matrices = [gates, ups, downs]`.
+    pub fn experts(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        routes: ValueId,
+        matrices: [ValueId; 3],
+    ) -> ValueId {
+        let chosen = self.width(routes) / 2;
+        let width = chosen * self.fixed(matrices[2], 1);
+        let mut inputs = vec![x, routes];
+        inputs.extend(matrices);
+        self.op(name, OpKind::Experts { chosen }, inputs, width)
+    }
+
+    /// [`OpKind::Combine`].
+    pub fn combine(
+        &mut self,
+        name: &str,
+        experts: ValueId,
+        routes: ValueId,
+        shared: ValueId,
+        gate: ValueId,
+    ) -> ValueId {
+        let (chosen, width) = (self.width(routes) / 2, self.width(shared));
+        self.op(name, OpKind::Combine { chosen }, vec![experts, routes, shared, gate], width)
     }
 
     /// Validates and returns the graph.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::graph::Graph;
 use crate::op::{Op, OpKind, Reach};
 use crate::rotary::Rotary;
-use crate::value::{StateKind, ValueId, WeightSource};
+use crate::value::{Dimension, StateKind, ValueId, WeightSource};
 
 /// Where the interpreter gets weights from.
 pub trait WeightStore {
@@ -175,6 +175,14 @@ impl Pass<'_> {
                 let normed = rms_norm(input(0), input(2), *epsilon, 0.0);
                 Some(zip(&normed, input(1), |x, z| x * silu(z)))
             }
+            OpKind::Route { chosen } => {
+                let experts = self.interpreter.graph.value(op.inputs[0]).width();
+                Some(input(0).chunks(experts).flat_map(|row| route(row, *chosen)).collect())
+            }
+            OpKind::Experts { chosen } => Some(self.experts(op, *chosen)),
+            OpKind::Combine { chosen } => {
+                Some(combine(input(0), input(1), input(2), input(3), *chosen))
+            }
         };
         if let Some(result) = result {
             self.values.insert(op.outputs[0], result);
@@ -218,6 +226,38 @@ impl Pass<'_> {
             }
         }
         out
+    }
+
+    fn experts(&self, op: &Op, chosen: usize) -> Vec<f32> {
+        let (x, routes) = (self.read(op.inputs[0]), self.read(op.inputs[1]));
+        let width = x.len() / self.tokens.len();
+        let mut out = Vec::new();
+        for (x, routes) in x.chunks(width).zip(routes.chunks(2 * chosen)) {
+            for expert in &routes[..chosen] {
+                let expert = *expert as usize;
+                let gate = self.expert(op.inputs[2], expert, x);
+                let up = self.expert(op.inputs[3], expert, x);
+                let activated = zip(&gate, &up, |gate, up| silu(gate) * up);
+                out.extend(self.expert(op.inputs[4], expert, &activated));
+            }
+        }
+        out
+    }
+
+    /// One expert's matrix times a row.
+    fn expert(&self, matrices: ValueId, expert: usize, x: &[f32]) -> Vec<f32> {
+        let value = self.interpreter.graph.value(matrices);
+        let source = self.interpreter.row_map(matrices);
+        let Some(Dimension::Fixed(rows)) = value.shape.get(1) else {
+            unreachable!("validated: matrices of experts")
+        };
+        let mut weight = vec![0.0; x.len()];
+        (expert * rows..(expert + 1) * rows)
+            .map(|row| {
+                self.interpreter.weights.matrix_row(source, row, &mut weight);
+                dot(x, &weight)
+            })
+            .collect()
     }
 
     fn rotary(&self, x: &[f32], head_dim: usize, rotary: &Rotary) -> Vec<f32> {
@@ -333,6 +373,41 @@ fn attention(
     out
 }
 
+/// The experts of a row, then their weights.
+fn route(logits: &[f32], chosen: usize) -> Vec<f32> {
+    let key = |expert: usize| match logits[expert].is_nan() {
+        true => f32::NEG_INFINITY,
+        false => logits[expert],
+    };
+    let mut experts: Vec<usize> = (0..logits.len()).collect();
+    // Stable: of equal logits the lower index stays first.
+    experts.sort_by(|a, b| key(*b).partial_cmp(&key(*a)).unwrap_or(std::cmp::Ordering::Equal));
+    experts.truncate(chosen);
+    let mut weights: Vec<f32> = experts.iter().map(|expert| key(*expert)).collect();
+    softmax(&mut weights);
+    experts.into_iter().map(|expert| expert as f32).chain(weights).collect()
+}
+
+fn combine(
+    experts: &[f32],
+    routes: &[f32],
+    shared: &[f32],
+    gate: &[f32],
+    chosen: usize,
+) -> Vec<f32> {
+    let width = shared.len() / gate.len();
+    let mut out = Vec::with_capacity(shared.len());
+    for (t, shared) in shared.chunks(width).enumerate() {
+        let weights = &routes[t * 2 * chosen + chosen..][..chosen];
+        let experts = &experts[t * chosen * width..][..chosen * width];
+        out.extend((0..width).map(|column| {
+            let sum: f32 = (0..chosen).map(|j| weights[j] * experts[j * width + column]).sum();
+            sum + sigmoid(gate[t]) * shared[column]
+        }));
+    }
+    out
+}
+
 /// One row of the gated delta rule for one head: decay, correct, read.
 fn delta_step(
     s: &mut [f32],
@@ -425,6 +500,26 @@ mod tests {
         let mut again = vec![0.0; 2];
         delta_step(&mut s, &[1.0, 0.0], &[0.0, 1.0], &[5.0, 5.0], 1.0, 1.0, &mut again);
         assert_eq!(again, [3.0, -2.0]);
+    }
+
+    #[test]
+    fn of_equal_experts_the_first_are_chosen() {
+        let routes = route(&[1.0, 3.0, f32::NAN, 3.0, 2.0, 3.0], 2);
+        assert_eq!(routes, [1.0, 3.0, 0.5, 0.5]);
+        // Zeros of either sign are equal.
+        assert_eq!(route(&[-0.0, 0.0, -1.0], 1), [0.0, 1.0]);
+        let routes = route(&[0.0, 2.0f32.ln(), -5.0, 0.0], 3);
+        assert_eq!(routes[..3], [1.0, 0.0, 3.0]);
+        for (weight, wanted) in routes[3..].iter().zip([0.5, 0.25, 0.25]) {
+            assert!((weight - wanted).abs() < 1e-6, "{routes:?}");
+        }
+        assert_eq!(route(&[f32::NAN, f32::NAN], 1)[0], 0.0);
+    }
+
+    #[test]
+    fn experts_are_weighed_and_the_shared_one_gated() {
+        let out = combine(&[1.0, 2.0, 10.0, 20.0], &[4.0, 0.0, 0.75, 0.25], &[8.0, 4.0], &[0.0], 2);
+        assert_eq!(out, [0.75 + 2.5 + 4.0, 1.5 + 5.0 + 2.0]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod graph;
 mod interpreter;
 mod op;
 mod rotary;
+mod stored;
 mod validate;
 mod value;
 
@@ -20,7 +21,9 @@ pub use graph::{Graph, Limits};
 pub use interpreter::{Interpreter, InterpreterError, SequenceState, WeightStore};
 pub use op::{Op, OpKind, Part, Reach, Scope};
 pub use rotary::{Rotary, RotaryScaling};
+pub use stored::StoredWeight;
 pub use validate::GraphError;
 pub use value::{
-    DType, Dimension, RowMap, StateKind, Value, ValueId, ValueKind, WeightForm, WeightSource,
+    DType, Dimension, EXPERT, RowMap, StateKind, Value, ValueId, ValueKind, WeightForm,
+    WeightSource,
 };

@@ -124,6 +124,25 @@ pub enum OpKind {
         /// Added to the mean square.
         epsilon: f32,
     },
+    /// `[logits] -> routes`: the experts of a row and their weights. They are those of the `chosen` largest logits, of equal
+    /// ones that with the lower index first (NaN counts as the smallest), and the weights are the softmax over these logits:
+    /// what the softmax over all gives them, divided by their sum. A row of routes is `chosen` indices, then as many weights.
+    Route {
+        /// Experts of a row.
+        chosen: usize,
+    },
+    /// `[x, routes, gates, ups, downs] -> y`, matrices of all experts: for each expert `e` of the row, in the order of its routes,
+    /// `down_e(silu(gate_e x) * up_e x)`. Only the chosen experts' matrices are read.
+    Experts {
+        /// Experts of a row.
+        chosen: usize,
+    },
+    /// `[experts, routes, shared, gate] -> y`: the sum of the row's experts times their weights, plus `shared` times the sigmoid of
+    /// the row's one gate.
+    Combine {
+        /// Experts of a row.
+        chosen: usize,
+    },
 }
 
 impl OpKind {
@@ -143,6 +162,9 @@ impl OpKind {
             OpKind::Convolution { .. } => "convolution",
             OpKind::GatedDelta { .. } => "gated_delta",
             OpKind::GatedNorm { .. } => "gated_norm",
+            OpKind::Route { .. } => "route",
+            OpKind::Experts { .. } => "experts",
+            OpKind::Combine { .. } => "combine",
         }
     }
 }

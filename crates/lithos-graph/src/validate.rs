@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::graph::Graph;
 use crate::op::{Op, OpKind};
-use crate::value::{DType, StateKind, ValueId, ValueKind};
+use crate::value::{DType, Dimension, StateKind, ValueId, ValueKind, WeightForm};
 
 /// A graph that does not hold together.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -53,8 +53,10 @@ impl Graph {
 
     fn check(&self, op: &Op) -> Result<(), String> {
         let arity = match op.kind {
-            OpKind::Rotary { .. } => 1,
+            OpKind::Rotary { .. } | OpKind::Route { .. } => 1,
             OpKind::Convolution { .. } | OpKind::GatedNorm { .. } => 3,
+            OpKind::Combine { .. } => 4,
+            OpKind::Experts { .. } => 5,
             OpKind::GatedDelta { .. } => 6,
             OpKind::Concatenate => op.inputs.len().max(1),
             _ => 2,
@@ -131,8 +133,41 @@ impl Graph {
                 equal("widths of o and z", width(0), width(1))?;
                 divides("norm width", width(2), width(0))?;
             }
+            OpKind::Route { chosen } => {
+                if *chosen == 0 || *chosen > width(0) {
+                    return Err(format!("chooses {chosen} of {} experts", width(0)));
+                }
+                equal("width of the routes", output.unwrap_or(0), 2 * chosen)?;
+            }
+            OpKind::Experts { chosen } => {
+                let [gates, ups, downs] = [2, 3, 4].map(|position| self.experts(op, position));
+                let (gates, downs) = (gates?, downs?);
+                if gates != ups? || downs != [gates[0], gates[2], gates[1]] {
+                    return Err("matrices of the experts do not fit each other".into());
+                }
+                equal("columns of the gates against the input", gates[2], width(0))?;
+                equal("width of the routes", width(1), 2 * chosen)?;
+                equal("outputs of all experts", output.unwrap_or(0), chosen * downs[1])?;
+            }
+            OpKind::Combine { chosen } => {
+                equal("width of the routes", width(1), 2 * chosen)?;
+                equal("width of the experts", width(0), chosen * width(2))?;
+                equal("width of the gate", width(3), 1)?;
+            }
         }
         Ok(())
+    }
+
+    /// Extents of an input that is a weight of experts.
+    fn experts(&self, op: &Op, position: usize) -> Result<[usize; 3], String> {
+        let value = self.value(op.inputs[position]);
+        match (value.weight().map(|source| source.form), value.shape.as_slice()) {
+            (
+                Some(WeightForm::Experts(_)),
+                &[Dimension::Fixed(experts), Dimension::Fixed(rows), Dimension::Fixed(columns)],
+            ) => Ok([experts, rows, columns]),
+            _ => Err(format!("`{}` must be matrices of experts", value.name)),
+        }
     }
 
     fn updated(&self, op: &Op) -> Result<&StateKind, String> {

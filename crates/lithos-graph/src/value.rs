@@ -58,6 +58,14 @@ impl Value {
             .product()
     }
 
+    /// Experts that the value is a weight of; 1 if it is none of a mixture.
+    pub fn experts(&self) -> usize {
+        match (self.weight().map(|source| source.form), self.shape.first()) {
+            (Some(WeightForm::Experts(_)), Some(Dimension::Fixed(experts))) => *experts,
+            _ => 1,
+        }
+    }
+
     /// The weight's source, if the value is one.
     pub fn weight(&self) -> Option<&WeightSource> {
         match &self.kind {
@@ -116,11 +124,16 @@ pub enum StateKind {
     },
 }
 
+/// Stands in a name for the number of each expert.
+pub const EXPERT: char = '*';
+
 /// How a weight is used, and so how it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightForm {
     /// A matrix `[rows, columns]` that multiplies activations; it stays packed in its own format.
     Matrix(Encoding),
+    /// A matrix `[rows, columns]` for each expert of a mixture, all in one format: a value `[experts, rows, columns]`.
+    Experts(Encoding),
     /// A small array that is decoded to f32 once.
     Array,
 }
@@ -128,9 +141,11 @@ pub enum WeightForm {
 /// Where a weight's rows come from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightSource {
-    /// The checkpoint's name: the base name of a matrix (without `.weight`), the full name of an array.
+    /// The checkpoint's name: the base name of a matrix (without `.weight`), the full name of an array. Of experts, either
+    /// the base names of their matrices, with [`EXPERT`] in the place of the expert's number, or the full name of one tensor
+    /// that holds all of them.
     pub tensor: String,
-    /// Which rows of the stored tensor make up the value, in which order.
+    /// Which rows of the stored tensor make up the value, in which order. Matrices of experts count as one under the other.
     pub rows: RowMap,
     /// Matrix or array.
     pub form: WeightForm,
@@ -157,6 +172,23 @@ pub enum RowMap {
         /// Rows of a head.
         head_dim: usize,
     },
+}
+
+impl WeightSource {
+    /// Whether every expert has a matrix of its own.
+    pub fn is_per_expert(&self) -> bool {
+        matches!(self.form, WeightForm::Experts(_)) && self.tensor.contains(EXPERT)
+    }
+
+    /// The names of what is stored: one for each of `experts` where each has a matrix of its own, else one.
+    pub fn stored_names(&self, experts: usize) -> Vec<String> {
+        match self.is_per_expert() {
+            true => (0..experts)
+                .map(|expert| self.tensor.replace(EXPERT, &expert.to_string()))
+                .collect(),
+            false => vec![self.tensor.clone()],
+        }
+    }
 }
 
 impl RowMap {

@@ -29,6 +29,10 @@ struct Projection {
     // Units of the slice, and rounds of REQUESTED_UNITS units of each simdgroup.
     UnitRange units;
     uint rounds;
+    // Tiles of the matrices before those of the tasks.
+    uint first_tile;
+    // Rows of the pass that are multiplied, where they are not adjacent.
+    DEVICE const float* gathered;
 };
 
 TASK Projection projection_of(THREAD const Worker& worker, DEVICE const MatrixRecord& first, DEVICE const MatrixRecord& second,
@@ -36,7 +40,7 @@ TASK Projection projection_of(THREAD const Worker& worker, DEVICE const MatrixRe
     uint most = (first.units + slices - 1) / slices, round = worker.simdgroups * REQUESTED_UNITS;
     UnitRange units = {slice * most, min((slice + 1) * most, first.units), first.units};
     return {first, second, first.tensor_scale, second.tensor_scale, (outputs + TILE_ROWS - 1) / TILE_ROWS, stride, units,
-            (most + round - 1) / round};
+            (most + round - 1) / round, 0, nullptr};
 }
 
 // The tile that comes `i`-th in a step: a worker's tasks in turn, or a task's tile in each of a pair of matrices.
@@ -55,8 +59,8 @@ TASK void begin_step(THREAD const Memory& memory, THREAD const Projection& proje
     for (uint i = 0; i < STEP_TILES; ++i) {
         uint tile = step_tile<PAIRED>(projection, task, i);
         if (tile >= projection.tiles) continue;
-        stream.tiles[i] = PAIRED && i == 1 ? tile_of<SCALES, BIASES>(memory, projection.second, tile)
-                                           : tile_of<SCALES, BIASES>(memory, projection.first, tile);
+        stream.tiles[i] = PAIRED && i == 1 ? tile_of<SCALES, BIASES>(memory, projection.second, projection.first_tile + tile)
+                                           : tile_of<SCALES, BIASES>(memory, projection.first, projection.first_tile + tile);
     }
 }
 
@@ -115,8 +119,8 @@ TASK void finish_step(THREAD const Memory&, THREAD const Worker& worker, THREAD 
     SHARED const float* factors = worker.shared + OPERAND_AT(worker.simdgroups) - BLOCK_ROWS;
     for (uint at = thread_of(worker); at < (PAIRED ? 1 : STEP_TILES) * tile_floats; at += threads_of(worker)) {
         uint row = at % BLOCK_ROWS;
-        uint column = step_tile<PAIRED>(projection, task, at / tile_floats) * TILE_ROWS + at % tile_floats / BLOCK_ROWS;
-        if (row >= output.rows || column >= output.columns) continue;
+        uint tile = step_tile<PAIRED>(projection, task, at / tile_floats), column = tile * TILE_ROWS + at % tile_floats / BLOCK_ROWS;
+        if (row >= output.rows || tile >= projection.tiles || column >= output.columns) continue;
         float sum = 0.0f, second = 0.0f;
         for (uint share = 0; share < worker.simdgroups; ++share) {
             sum += shares[share * STEP_TILES * tile_floats + at];
@@ -141,10 +145,10 @@ TASK void project(THREAD const Memory& memory, THREAD Worker& worker, THREAD con
                   DEVICE const OperandRecord& operand, uint first_row, THREAD OUTPUT& output, uint task) {
     const uint columns = LANE_COLUMNS(CODES), halves = IN_HALVES(CODES, SCALES);
     await_previous();
-    OperandRow row = operand_row<columns>(memory, worker, operand, first_row, output.rows);
+    OperandRow row = operand_row<columns>(memory, worker, operand, projection.gathered, first_row, output.rows);
     OperandPlace place = operand_place<columns>(worker, projection.units);
     float form = 1.0f;
-    if (!is_staged<columns, halves>(worker, operand, place, first_row, output.rows)) {
+    if (!is_staged<columns, halves>(worker, operand, place, projection.gathered, first_row, output.rows)) {
         form = measure_operand<columns, halves>(worker, row, place);
         if (place.whole) stage_units<columns, halves>(worker, row, place, 0, form);
     }

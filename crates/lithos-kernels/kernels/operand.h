@@ -46,12 +46,14 @@ struct OperandRow {
     float offset;
 };
 
-// The row of a lane; those beyond the last repeat it, and their sums are not read.
+// The row of a lane, from `first_row` on in the pass or among those that were gathered; those beyond the last repeat it, and their sums
+// are not read.
 template <uint COLUMNS>
-TASK OperandRow operand_row(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const OperandRecord& operand, uint first_row,
-                            uint rows) {
+TASK OperandRow operand_row(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const OperandRecord& operand,
+                            DEVICE const float* gathered, uint first_row, uint rows) {
     bool normed = operand.norm != NOTHING;
     uint width = operand.width, row = first_row + min(worker.lane / 4, rows - 1);
+    if (gathered) row = (uint)gathered[row];
     return {memory.arena + operand.input + (size_t)row * width, small_array(memory, normed ? operand.norm : 0), width,
             COLUMNS >= 4 && width % (4 * COLUMNS) == 0, normed, operand.epsilon, operand.norm_offset};
 }
@@ -215,9 +217,10 @@ TASK void stage_units(THREAD const Worker& worker, THREAD const OperandRow& row,
 
 // Whether this worker staged the same before in this phase; from now on it has, if all of it has room.
 template <uint COLUMNS, uint HALVES>
-TASK bool is_staged(THREAD Worker& worker, DEVICE const OperandRecord& operand, THREAD const OperandPlace& place, uint first_row, uint rows) {
+TASK bool is_staged(THREAD Worker& worker, DEVICE const OperandRecord& operand, THREAD const OperandPlace& place,
+                    DEVICE const float* gathered, uint first_row, uint rows) {
     THREAD Staged& staged = worker.staged;
-    uint form = place.whole ? COLUMNS * 2 + HALVES : 0, block = first_row * MOST_ROWS + rows;
+    uint form = place.whole ? COLUMNS * 2 + HALVES + (gathered ? 64 : 0) : 0, block = first_row * MOST_ROWS + rows;
     bool same = form != 0 && staged.form == form && staged.input == operand.input && staged.norm == operand.norm && staged.block == block;
     staged.form = form;
     staged.input = operand.input;

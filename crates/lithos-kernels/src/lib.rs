@@ -64,7 +64,7 @@ impl Language {
 }
 
 /// The headers with task bodies, in the order in which they build on each other.
-const BODIES: [&str; 10] = [
+const BODIES: [&str; 12] = [
     include_str!("../kernels/worker.h"),
     include_str!("../kernels/codes.h"),
     include_str!("../kernels/matrix.h"),
@@ -75,6 +75,8 @@ const BODIES: [&str; 10] = [
     include_str!("../kernels/delta.h"),
     include_str!("../kernels/rows.h"),
     include_str!("../kernels/head.h"),
+    include_str!("../kernels/route.h"),
+    include_str!("../kernels/experts.h"),
 ];
 
 /// Simdgroups of a worker at most, so that what its task bodies share fits the memory that the prelude gives them: 16 on CUDA, where
@@ -108,6 +110,12 @@ pub const LIST_ENTRIES: usize = 64;
 
 /// Tokens of a slot's ring; `RING_TOKENS` of `head.h`.
 pub const RING_TOKENS: usize = 64;
+
+/// Experts of a mixture at most, from `MOST_LANE_EXPERTS` of `route.h`.
+pub const MOST_EXPERTS: usize = 512;
+
+/// Experts of a row at most; `MOST_CHOSEN` of `route.h`.
+pub const MOST_CHOSEN: usize = 16;
 
 /// What a partial result of attention holds beside the weighted values, of which it uses two floats; `PARTIAL_HEADER` of `attention.h`.
 pub const PARTIAL_HEADER: usize = 4;
@@ -155,6 +163,8 @@ mod tests {
         assert_eq!(defined(&bodies, "LIST_ENTRIES"), LIST_ENTRIES);
         assert_eq!(defined(&bodies, "RING_TOKENS"), RING_TOKENS);
         assert_eq!(defined(&bodies, "PARTIAL_HEADER"), PARTIAL_HEADER);
+        assert_eq!(defined(&bodies, "MOST_LANE_EXPERTS") * 32, MOST_EXPERTS);
+        assert_eq!(defined(&bodies, "MOST_CHOSEN"), MOST_CHOSEN);
         assert_eq!(defined(&bodies, "FINE_KEYS"), FINE_KEYS);
         assert_eq!(defined(&bodies, "MOST_RANGE_KEYS"), MOST_RANGE_KEYS);
         assert_eq!(defined(&bodies, "BLOCK_ROWS") * 4, STAGED_COLUMN_BYTES);
@@ -186,6 +196,8 @@ mod tests {
             assert!(8 * (attention_width.max(MOST_RANGE_KEYS) + scores) <= shared);
             let shares = defined(&bodies, "MERGE_SHARES");
             assert!(shares * (attention_width + 1) <= shared);
+            // Experts, weights and the first ones of their groups.
+            assert!(3 * rows * MOST_CHOSEN <= shared);
             // Queries and keys of all rows.
             assert!(2 * rows * key_width <= shared);
             match language {

@@ -149,6 +149,74 @@ records! {
         /// Floats of an output row.
         outputs: u32,
     }
+    /// The choice of experts.
+    RouteRecord {
+        /// Logits, in the arena.
+        logits: u32,
+        /// Experts of the mixture.
+        experts: u32,
+        /// Experts of a row.
+        chosen: u32,
+        /// What is found, in the arena: `Routes`.
+        routes: u32,
+    }
+    /// The two projections of each chosen expert, and SiLU of the first times the second.
+    ExpertGateUpRecord {
+        /// Gates of all experts.
+        gates: MatrixRecord,
+        /// Ups of all experts.
+        ups: MatrixRecord,
+        /// What they multiply.
+        operand: OperandRecord,
+        /// Factor of each gate, among the small arrays.
+        gate_factors: u32,
+        /// Factor of each up, among the small arrays.
+        up_factors: u32,
+        /// Experts of the rows, in the arena.
+        routes: u32,
+        /// Experts of a row.
+        chosen: u32,
+        /// Output, in the arena: a row for each pair of row and expert.
+        output: u32,
+        /// Floats of an output row.
+        outputs: u32,
+    }
+    /// The last projection of each chosen expert.
+    ExpertDownRecord {
+        /// Downs of all experts.
+        downs: MatrixRecord,
+        /// What they multiply: a row for each pair.
+        operand: OperandRecord,
+        /// Factor of each, among the small arrays.
+        factors: u32,
+        /// Experts of the rows, in the arena.
+        routes: u32,
+        /// Experts of a row.
+        chosen: u32,
+        /// Output, in the arena: a row for each pair.
+        output: u32,
+        /// Floats of an output row.
+        outputs: u32,
+    }
+    /// The sum of a row's experts.
+    CombineRecord {
+        /// Outputs of experts, in the arena: a row for each pair.
+        experts: u32,
+        /// Weights of the rows' experts, in the arena.
+        routes: u32,
+        /// Experts of a row.
+        chosen: u32,
+        /// Output of the shared expert, in the arena.
+        shared: u32,
+        /// Its gate, in the arena: one of each row.
+        gate: u32,
+        /// Output, in the arena.
+        output: u32,
+        /// Floats of a row.
+        width: u32,
+        /// Whether the output already holds a residual.
+        add: u32,
+    }
     /// How a head is brought into the form of attention.
     HeadRecord {
         /// The rows, in the arena.

@@ -70,6 +70,17 @@ impl<'a> Config<'a> {
         names.map(Some).ok_or_else(|| self.wrong(key, "a list of names", value))
     }
 
+    /// Whether a list has entries.
+    pub(crate) fn lists_something(&self, key: &'static str) -> Result<bool, ModelError> {
+        match self.get(key) {
+            None => Ok(false),
+            Some(value) => match value.as_array() {
+                Some(list) => Ok(!list.is_empty()),
+                None => Err(self.wrong(key, "a list", value)),
+            },
+        }
+    }
+
     /// Fails unless the activation is SiLU.
     pub(crate) fn require_silu(&self) -> Result<(), ModelError> {
         self.require_text("hidden_act", &["silu", "swish"])

@@ -115,12 +115,18 @@ impl Model {
 /// One line per group of tensors that the graph does not use.
 fn left_out(checkpoint: &Checkpoint, graph: &Graph) -> Vec<String> {
     let mut used: BTreeSet<String> = BTreeSet::new();
-    for source in graph.weights().filter_map(|id| graph.value(id).weight()) {
+    for value in graph.weights().map(|id| graph.value(id)) {
+        let Some(source) = value.weight() else { continue };
         match source.form {
             WeightForm::Matrix(_) => {
                 used.extend(checkpoint.companions(&source.tensor).into_iter().map(str::to_string));
             }
-            WeightForm::Array => {
+            WeightForm::Experts(_) if source.is_per_expert() => {
+                for name in source.stored_names(value.experts()) {
+                    used.extend(checkpoint.companions(&name).into_iter().map(str::to_string));
+                }
+            }
+            WeightForm::Experts(_) | WeightForm::Array => {
                 used.insert(source.tensor.clone());
             }
         }

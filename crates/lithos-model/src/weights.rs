@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use lithos_format::{Checkpoint, Matrix};
-use lithos_graph::{Graph, WeightForm, WeightSource, WeightStore};
+use lithos_format::Checkpoint;
+use lithos_graph::{Graph, StoredWeight, WeightForm, WeightSource, WeightStore};
 
 use crate::model::ModelError;
 
 /// Decodes weights of a checkpoint for [`lithos_graph::Interpreter`].
 pub struct CheckpointWeights<'a> {
-    matrices: HashMap<String, Matrix<'a>>,
+    /// By tensor, and then by the first row that the weight takes from it: two weights may be parts of one tensor.
+    matrices: HashMap<String, Vec<(usize, StoredWeight<'a>)>>,
     arrays: HashMap<String, Vec<f32>>,
 }
 
@@ -20,12 +21,15 @@ impl<'a> CheckpointWeights<'a> {
     /// [`ModelError::Format`] for a weight that is missing or cannot be decoded.
     pub fn new(checkpoint: &'a Checkpoint, graph: &Graph) -> Result<Self, ModelError> {
         let mut weights = CheckpointWeights { matrices: HashMap::new(), arrays: HashMap::new() };
-        for source in graph.weights().filter_map(|id| graph.value(id).weight()) {
+        for value in graph.weights().map(|id| graph.value(id)) {
+            let Some(source) = value.weight() else { continue };
             let name = source.tensor.clone();
             match source.form {
-                WeightForm::Matrix(_) => {
-                    let matrix = checkpoint.matrix(&name)?;
-                    weights.matrices.insert(name, matrix);
+                WeightForm::Matrix(_) | WeightForm::Experts(_) => {
+                    if let Some(stored) = StoredWeight::open(checkpoint, value)? {
+                        let parts = weights.matrices.entry(name).or_default();
+                        parts.push((source.rows.source_row(0), stored));
+                    }
                 }
                 WeightForm::Array => {
                     let array = array(checkpoint, &name)?;
@@ -34,11 +38,6 @@ impl<'a> CheckpointWeights<'a> {
             }
         }
         Ok(weights)
-    }
-
-    /// The matrix behind a base name that the graph uses.
-    pub fn matrix(&self, name: &str) -> Option<&Matrix<'a>> {
-        self.matrices.get(name)
     }
 }
 
@@ -53,8 +52,11 @@ pub(crate) fn array(checkpoint: &Checkpoint, name: &str) -> Result<Vec<f32>, Mod
 
 impl WeightStore for CheckpointWeights<'_> {
     fn matrix_row(&self, source: &WeightSource, row: usize, out: &mut [f32]) {
-        let matrix = self.matrices.get(&source.tensor).expect("opened with the graph");
-        matrix.decode_row(source.rows.source_row(row), out);
+        let parts = self.matrices.get(&source.tensor).expect("opened with the graph");
+        let first = source.rows.source_row(0);
+        let part = parts.iter().find(|(row, _)| *row == first).expect("opened with the graph");
+        let (matrix, row) = part.1.row(row);
+        matrix.decode_row(row, out);
     }
 
     fn array(&self, source: &WeightSource) -> Vec<f32> {

@@ -70,6 +70,11 @@ fn hybrid_f32() {
 }
 
 #[test]
+fn mixture_f32() {
+    check_f32("tiny_qwen35_moe");
+}
+
+#[test]
 fn qwen3_f32() {
     check_f32("tiny_qwen3");
 }

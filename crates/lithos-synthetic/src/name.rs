@@ -9,7 +9,7 @@ use lithos_model::shape::known::{
     QWEN3_5_0_8B, QWEN3_5_2B, QWEN3_5_4B, QWEN3_5_9B, QWEN3_5_27B, QWEN3_5_35B_A3B,
     QWEN3_8_27B_DSPARK, QWEN3_8B, QWEN3_14B, QWEN3_32B, SMOLLM2_1_7B, SMOLLM2_135M, SMOLLM2_360M,
 };
-use lithos_model::shape::{Delta, DrafterShape, Format, MatrixFormat, Shape};
+use lithos_model::shape::{Delta, DrafterShape, Experts, Format, MatrixFormat, Shape};
 use thiserror::Error;
 
 use crate::{config, tensors, text};
@@ -20,6 +20,7 @@ pub const PREFIX: &str = "synthetic:";
 /// Names of the shapes of language models: small ones for tests, then published ones.
 pub const SHAPES: &[(&str, Shape)] = &[
     ("tiny-hybrid", TINY_HYBRID),
+    ("tiny-moe", TINY_MOE),
     ("tiny-qwen3", TINY_QWEN3),
     ("tiny-llama", TINY_LLAMA),
     ("smollm2-135m", SMOLLM2_135M),
@@ -92,6 +93,13 @@ const TINY_HYBRID: Shape = Shape {
         value_dim: 64,
     }),
     ..TINY_QWEN3
+};
+
+const TINY_MOE: Shape = Shape {
+    architecture: "qwen3_5_moe",
+    intermediate: 64,
+    experts: Some(Experts { count: 12, chosen: 3 }),
+    ..TINY_HYBRID
 };
 
 const TINY_HYBRID_DSPARK: DrafterShape = DrafterShape {

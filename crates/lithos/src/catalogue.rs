@@ -5,8 +5,8 @@
 
 use lithos_model::shape::known::{
     LLAMA_3_1_8B, LLAMA_3_2_1B, LLAMA_3_2_3B, QWEN3_0_6B, QWEN3_1_7B, QWEN3_4B, QWEN3_5_0_8B,
-    QWEN3_5_2B, QWEN3_5_4B, QWEN3_5_9B, QWEN3_5_27B, QWEN3_8B, QWEN3_14B, QWEN3_32B, SMOLLM2_1_7B,
-    SMOLLM2_135M, SMOLLM2_360M,
+    QWEN3_5_2B, QWEN3_5_4B, QWEN3_5_9B, QWEN3_5_27B, QWEN3_5_35B_A3B, QWEN3_8B, QWEN3_14B,
+    QWEN3_32B, SMOLLM2_1_7B, SMOLLM2_135M, SMOLLM2_360M,
 };
 use lithos_model::shape::{Format, Shape};
 
@@ -44,6 +44,8 @@ pub const MODELS: &[Entry] = &[
     entry("Qwen/Qwen3.5-9B", Format::Bf16, QWEN3_5_9B),
     entry("Qwen/Qwen3.5-27B", Format::Bf16, QWEN3_5_27B),
     entry("nvidia/Qwen3.6-27B-NVFP4", Format::Nvfp4Fp8, QWEN3_5_27B),
+    entry("Qwen/Qwen3.5-35B-A3B", Format::Bf16, QWEN3_5_35B_A3B),
+    entry("nvidia/Qwen3.6-35B-A3B-NVFP4", Format::Nvfp4Fp8, QWEN3_5_35B_A3B),
     entry("meta-llama/Llama-3.2-1B-Instruct", Format::Bf16, LLAMA_3_2_1B),
     entry("mlx-community/Llama-3.2-1B-Instruct-4bit", Format::AffineInt4, LLAMA_3_2_1B),
     entry("meta-llama/Llama-3.2-3B-Instruct", Format::Bf16, LLAMA_3_2_3B),

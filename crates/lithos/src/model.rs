@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use lithos_engine::{BackendKind, Engine, EngineOptions, choose_backend};
 use lithos_format::{Checkpoint, FormatError};
-use lithos_graph::{Graph, OpKind, ValueId};
+use lithos_graph::{Graph, OpKind, StoredWeight, ValueId};
 use lithos_model::shape::Footprint;
 use lithos_model::{Model, ModelError};
 use lithos_synthetic::SyntheticName;
@@ -168,19 +168,19 @@ impl Resident {
     }
 }
 
-/// The matrices of a graph's projections, each once. Tables that are only gathered from are not packed.
+/// The matrices of a graph's projections and experts, each once. Tables that are only gathered from are not packed.
 fn multiplied(graph: &Graph) -> HashSet<ValueId> {
-    let linear = graph.ops.iter().filter(|op| op.kind == OpKind::Linear);
-    linear.filter_map(|op| op.inputs.get(1)).copied().collect()
+    let matrices = graph.ops.iter().flat_map(|op| match op.kind {
+        OpKind::Linear => &op.inputs[1..],
+        OpKind::Experts { .. } => &op.inputs[2..],
+        _ => &[],
+    });
+    matrices.copied().collect()
 }
 
 fn packed_bytes(model: &Model, id: ValueId) -> Result<u64, FormatError> {
-    let value = model.graph.value(id);
-    let Some(source) = value.weight() else { return Ok(0) };
-    let matrix = model.checkpoint.matrix(&source.tensor)?;
-    // Two values may be parts of one matrix.
-    let stored = (matrix.rows() as u64 * matrix.cols() as u64).max(1);
-    Ok((matrix.bytes() as f64 * value.width() as f64 / stored as f64) as u64)
+    let stored = StoredWeight::open(&model.checkpoint, model.graph.value(id))?;
+    Ok(stored.map_or(0, |stored| stored.bytes()))
 }
 
 /// Says which model answers and how to get a better one.

@@ -58,7 +58,17 @@ fn names_that_mean_nothing_are_refused_in_one_line() {
     refused("synthetic:tiny-llama?sed=1", &["`sed`", "seed"]);
     refused("synthetic:tiny-llama?format=q9", &["`q9`", "nvfp4"]);
     refused("synthetic:qwen3.8-27b-dspark", &["qwen3.8-27b-dspark", "is a drafter"]);
-    refused("synthetic:qwen3.6-35b-a3b-nvfp4", &["`qwen3_5_moe`", "not supported"]);
+}
+
+#[test]
+fn large_shapes_are_compiled_to_a_plan() {
+    let plan = run(&["explain", "synthetic:qwen3.6-35b-a3b-nvfp4", "--fusion", "layer"]).ok();
+    assert!(plan.starts_with("42 launches of 4 kernels"), "{plan}");
+    for phase in ["route | linear\n", "  expert_gate_up\n", "  expert_down\n", "  combine\n"] {
+        assert_eq!(plan.matches(phase).count(), 40, "{phase} in {plan}");
+    }
+    // 70 GB of weights are more than a program's offsets reach.
+    run(&["explain", "synthetic:qwen3.6-35b-a3b"]).refused(&["bytes of weights", "68719476720"]);
 }
 
 #[test]

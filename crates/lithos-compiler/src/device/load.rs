@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use lithos_format::{Checkpoint, Encoding, FormatError, Matrix, Tensor};
-use lithos_graph::{Graph, Rotary, RowMap, ValueId};
+use lithos_format::{Checkpoint, Encoding, FormatError, Tensor};
+use lithos_graph::{Graph, Rotary, StoredWeight, ValueId};
 use thiserror::Error;
 
 use super::lanes::LaneLayout;
@@ -22,35 +22,35 @@ pub enum LoadError {
     Missing(String),
 }
 
-/// A stored matrix with its rows in the order of the graph's value.
-struct Ordered<'a> {
-    matrix: &'a Matrix<'a>,
-    rows: &'a RowMap,
-}
+/// A stored weight with its rows in the order of the graph's value.
+struct Ordered<'a>(&'a StoredWeight<'a>);
 
 impl WeightSource for Ordered<'_> {
     fn cols(&self) -> usize {
-        self.matrix.cols()
+        self.0.columns()
     }
 
     fn encoding(&self) -> Encoding {
-        self.matrix.encoding()
+        self.0.matrices()[0].encoding()
     }
 
     fn tensor_scale(&self) -> f32 {
-        self.matrix.tensor_scale()
+        self.0.tensor_scale(0)
     }
 
     fn unpack_codes(&self, row: usize, out: &mut [u8]) {
-        self.matrix.unpack_codes(self.rows.source_row(row), out);
+        let (matrix, row) = self.0.row(row);
+        matrix.unpack_codes(row, out);
     }
 
     fn unpack_scales(&self, row: usize, out: &mut [u32]) {
-        self.matrix.unpack_scales(self.rows.source_row(row), out);
+        let (matrix, row) = self.0.row(row);
+        matrix.unpack_scales(row, out);
     }
 
     fn unpack_biases(&self, row: usize, out: &mut [u32]) {
-        self.matrix.unpack_biases(self.rows.source_row(row), out);
+        let (matrix, row) = self.0.row(row);
+        matrix.unpack_biases(row, out);
     }
 }
 
@@ -66,8 +66,7 @@ pub struct WeightPieces<'a> {
 /// A stored matrix and where it goes.
 #[derive(Debug)]
 struct PlacedMatrix<'a> {
-    matrix: Matrix<'a>,
-    rows: &'a RowMap,
+    stored: StoredWeight<'a>,
     layout: LaneLayout,
     place: usize,
 }
@@ -78,6 +77,8 @@ enum Piece<'a> {
     Tiles { matrix: usize, tiles: Range<usize> },
     /// A small array.
     Array { tensor: Tensor<'a>, elements: usize, place: usize },
+    /// Factors of experts' matrices, of the matrix with this index.
+    Factors { matrix: usize, place: usize },
     /// A rotation's frequencies.
     Rotary { rotary: &'a Rotary, place: usize },
 }
@@ -109,7 +110,7 @@ impl WeightPieces<'_> {
         self.largest
     }
 
-    /// The factor of each matrix.
+    /// The factor of each matrix, but those of experts, which lie among the weights.
     pub fn factors(&self) -> &HashMap<ValueId, f32> {
         &self.factors
     }
@@ -127,6 +128,14 @@ impl WeightPieces<'_> {
             Piece::Array { tensor, elements, place } => {
                 let bytes = elements * 4;
                 write_floats(&mut out[..bytes], &tensor.to_f32()?);
+                Ok(vec![PackedPart { at: 0, bytes, place: *place }])
+            }
+            Piece::Factors { matrix, place } => {
+                let stored = &self.matrices[*matrix].stored;
+                let factors: Vec<f32> =
+                    (0..stored.experts()).map(|expert| stored.tensor_scale(expert)).collect();
+                let bytes = factors.len() * 4;
+                write_floats(&mut out[..bytes], &factors);
                 Ok(vec![PackedPart { at: 0, bytes, place: *place }])
             }
             Piece::Rotary { rotary, place } => {
@@ -148,7 +157,7 @@ impl PlacedMatrix<'_> {
         out.fill(0);
         let (codes_out, planes) = out.split_at_mut(codes);
         let (scales_out, biases_out) = planes.split_at_mut(scales);
-        let source = Ordered { matrix: &self.matrix, rows: self.rows };
+        let source = Ordered(&self.stored);
         self.layout.pack_tiles(&source, tiles.clone(), [codes_out, scales_out, biases_out]);
         let starts =
             [0, self.layout.code_bytes(), self.layout.code_bytes() + self.layout.scale_bytes()];
@@ -188,9 +197,16 @@ impl WeightPlaces {
         let mut placed: Vec<_> = self.matrices.iter().collect();
         placed.sort_by_key(|(_, (place, _))| *place);
         for (id, (place, layout)) in placed {
-            let Some(source) = graph.value(*id).weight() else { continue };
-            let matrix = checkpoint.matrix(&source.tensor)?;
-            all.factors.insert(*id, matrix.tensor_scale());
+            let Some(stored) = StoredWeight::open(checkpoint, graph.value(*id))? else { continue };
+            match self.expert_factors.get(id) {
+                Some((place, experts)) => {
+                    all.largest = all.largest.max(experts * 4);
+                    all.pieces.push(Piece::Factors { matrix: all.matrices.len(), place: *place });
+                }
+                None => {
+                    all.factors.insert(*id, stored.tensor_scale(0));
+                }
+            }
             let tile: usize = layout.tile_bytes().iter().sum();
             let at_once = (most / tile.max(1)).max(1);
             all.largest = all.largest.max(tile * at_once.min(layout.tiles()));
@@ -198,12 +214,7 @@ impl WeightPlaces {
                 let tiles = first..layout.tiles().min(first + at_once);
                 all.pieces.push(Piece::Tiles { matrix: all.matrices.len(), tiles });
             }
-            all.matrices.push(PlacedMatrix {
-                matrix,
-                rows: &source.rows,
-                layout: *layout,
-                place: *place,
-            });
+            all.matrices.push(PlacedMatrix { stored, layout: *layout, place: *place });
         }
         for (id, (place, elements)) in &self.arrays {
             let Some(source) = graph.value(*id).weight() else { continue };

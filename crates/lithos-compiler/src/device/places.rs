@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use lithos_graph::{Graph, OpKind, Rotary, StateKind, ValueId, WeightForm};
-use lithos_kernels::{MOST_TEAMS, PAGE_TOKENS, RING_ROWS, RING_TOKENS};
+use lithos_kernels::{MOST_EXPERTS, MOST_TEAMS, PAGE_TOKENS, RING_ROWS, RING_TOKENS};
 
-use super::lanes::LaneLayout;
+use super::lanes::{LaneLayout, TILE_ROWS};
 use super::program::{DeviceError, DeviceOptions};
 use crate::schedule::Schedule;
 
@@ -37,8 +37,10 @@ impl KeyValues {
 /// Places of matrices and small arrays, in the order in which a pass first reads them.
 #[derive(Clone, Debug, Default)]
 pub struct WeightPlaces {
-    /// Matrices: byte offset and layout.
+    /// Matrices: byte offset and layout. Those of experts lie one under the other, as one matrix.
     pub matrices: HashMap<ValueId, (usize, LaneLayout)>,
+    /// Factors of experts' matrices, an f32 for each: byte offset and experts.
+    pub expert_factors: HashMap<ValueId, (usize, usize)>,
     /// Small arrays of f32: byte offset and elements.
     pub arrays: HashMap<ValueId, (usize, usize)>,
     /// Frequencies of rotations: byte offset and the rotation.
@@ -132,6 +134,17 @@ impl Places {
             pages,
         })
     }
+
+    /// Fails if offsets do not reach the end of a buffer.
+    pub(crate) fn check_reach(&self) -> Result<(), DeviceError> {
+        let most = u32::MAX as usize * GRAIN;
+        for (what, bytes) in [("weights", self.weights.bytes), ("states", self.states.bytes)] {
+            if bytes > most {
+                return Err(DeviceError::TooLarge { what, bytes, most });
+            }
+        }
+        Ok(())
+    }
 }
 
 impl WeightPlaces {
@@ -143,11 +156,23 @@ impl WeightPlaces {
             }
             let value = graph.value(id);
             let Some(source) = value.weight() else { continue };
-            let WeightForm::Matrix(encoding) = source.form else { continue };
-            let [rows, cols] = value.shape[..]
-                .try_into()
-                .map(|shape: [lithos_graph::Dimension; 2]| shape.map(fixed))
-                .unwrap_or([0, 0]);
+            let extents: Vec<usize> = value.shape.iter().map(|extent| fixed(*extent)).collect();
+            let (encoding, rows, cols) = match (source.form, extents.as_slice()) {
+                (WeightForm::Matrix(encoding), &[rows, cols]) => (encoding, rows, cols),
+                (WeightForm::Experts(encoding), &[experts, rows, cols]) => {
+                    if experts > MOST_EXPERTS {
+                        return Err(DeviceError::Experts { experts, most: MOST_EXPERTS });
+                    }
+                    if !rows.is_multiple_of(TILE_ROWS) {
+                        let tensor = source.tensor.clone();
+                        return Err(DeviceError::ExpertRows { tensor, rows });
+                    }
+                    places.expert_factors.insert(id, (places.bytes, experts));
+                    places.bytes = (places.bytes + experts * 4).next_multiple_of(GRAIN);
+                    (encoding, experts * rows, cols)
+                }
+                _ => continue,
+            };
             let layout = LaneLayout::new(rows, cols, encoding).map_err(|source_error| {
                 DeviceError::Layout { tensor: source.tensor.clone(), source: source_error }
             })?;
@@ -176,6 +201,11 @@ impl WeightPlaces {
             offset
         });
         grains(offset)
+    }
+
+    /// Place of the factors of experts' matrices, in grains.
+    pub(crate) fn factors(&self, id: ValueId) -> u32 {
+        grains(self.expert_factors[&id].0)
     }
 
     /// Place of a small array, in grains.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use lithos_graph::{Graph, Part, StateKind, ValueId};
+use lithos_graph::{Graph, OpKind, Part, StateKind, ValueId};
 use lithos_kernels::{
-    CUDA_OPERAND_BYTES, FINE_KEYS, LIST_ENTRIES, Language, MOST_CHOOSERS, MOST_HEAD_WIDTH,
-    MOST_RANGE_KEYS, PARTIAL_HEADER, library,
+    CUDA_OPERAND_BYTES, FINE_KEYS, LIST_ENTRIES, Language, MOST_CHOOSERS, MOST_CHOSEN,
+    MOST_HEAD_WIDTH, MOST_RANGE_KEYS, PARTIAL_HEADER, library,
 };
 use thiserror::Error;
 
@@ -87,6 +87,40 @@ pub enum DeviceError {
         /// Elements that a lane loads at once.
         part: usize,
     },
+    /// More experts than the bodies choose among.
+    #[error("mixtures of {experts} experts: graphics processors choose among {most} at most")]
+    Experts {
+        /// Experts.
+        experts: usize,
+        /// Experts at most.
+        most: usize,
+    },
+    /// More experts of a row than the bodies hold.
+    #[error("{chosen} experts of a row: graphics processors hold {most} at most")]
+    Chosen {
+        /// Experts of a row.
+        chosen: usize,
+        /// Experts at most.
+        most: usize,
+    },
+    /// Matrices of experts that do not end with a tile.
+    #[error("tensor `{tensor}`: experts of {rows} rows: graphics processors want a multiple of 16")]
+    ExpertRows {
+        /// The matrices.
+        tensor: String,
+        /// Rows of each.
+        rows: usize,
+    },
+    /// More bytes than offsets of 32 bits reach.
+    #[error("{bytes} bytes of {what}: programs for graphics processors reach {most}")]
+    TooLarge {
+        /// Weights or states.
+        what: &'static str,
+        /// Bytes.
+        bytes: usize,
+        /// Bytes at most.
+        most: usize,
+    },
     /// Ranges of attention that the bodies do not hold.
     #[error("ranges of {0} keys: attention takes a multiple of 32, at most 256")]
     RangeKeys(usize),
@@ -132,6 +166,7 @@ impl Program {
     /// [`DeviceError`] for what has no task body.
     pub fn new(graph: &Graph, options: DeviceOptions) -> Result<Self, DeviceError> {
         check_heads(graph)?;
+        check_mixtures(graph)?;
         if !options.range_keys.is_multiple_of(FINE_KEYS)
             || !(FINE_KEYS..=MOST_RANGE_KEYS).contains(&options.range_keys)
         {
@@ -169,6 +204,7 @@ impl Program {
             })
             .collect::<Result<_, _>>()?;
         schedule.arena = lists_end.max(recorder.slices.most());
+        places.check_reach()?;
         let mut builder = Builder::new(&schedule, &phases);
         let launches: Vec<Launch> = (0..schedule.regions.len())
             .map(|region| builder.launch(region, schedule.regions[region].phases.clone()))
@@ -291,6 +327,20 @@ impl<'a> Builder<'a> {
                 at += call.words.len();
             }
         }
+    }
+}
+
+/// Experts of a row that the bodies can hold.
+fn check_mixtures(graph: &Graph) -> Result<(), DeviceError> {
+    let chosen = graph.ops.iter().filter_map(|op| match op.kind {
+        OpKind::Route { chosen } => Some(chosen),
+        _ => None,
+    });
+    match chosen.max() {
+        Some(chosen) if chosen > MOST_CHOSEN => {
+            Err(DeviceError::Chosen { chosen, most: MOST_CHOSEN })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,9 +3,9 @@
 use bytemuck::Pod;
 use lithos_graph::{Graph, OpKind, Reach, StateKind, ValueId};
 use lithos_kernels::records::{
-    AttendRecord, ChooseRecord, ConvolveRecord, DeltaRecord, ElementwiseRecord, GateUpRecord,
-    GatherRecord, HeadNormRecord, HeadRecord, KeptRecord, LinearRecord, MatrixRecord, MergeRecord,
-    NOTHING, OperandRecord,
+    AttendRecord, ChooseRecord, CombineRecord, ConvolveRecord, DeltaRecord, ElementwiseRecord,
+    ExpertDownRecord, ExpertGateUpRecord, GateUpRecord, GatherRecord, HeadNormRecord, HeadRecord,
+    KeptRecord, LinearRecord, MatrixRecord, MergeRecord, NOTHING, OperandRecord, RouteRecord,
 };
 use lithos_kernels::{MOST_TEAMS, STAGED_COLUMN_BYTES};
 
@@ -252,6 +252,60 @@ impl Recorder<'_> {
                 };
                 Call::new(format!("elementwise<{operation}>"), record)
             }
+            TaskKind::Route { logits, chosen, routes } => {
+                let record = RouteRecord {
+                    logits: self.buffer(*logits),
+                    experts: self.width(*logits),
+                    chosen: *chosen as u32,
+                    routes: self.buffer(*routes),
+                };
+                Call::new("route", record)
+            }
+            TaskKind::ExpertGateUp { input, routes, chosen, gates, ups, output } => {
+                let encoding = |id| self.places.weights.matrices[id].1.encoding();
+                if encoding(gates) != encoding(ups) {
+                    return Err(DeviceError::Unsupported { kind: "expert_gate_up of two formats" });
+                }
+                let record = ExpertGateUpRecord {
+                    gates: self.matrix(*gates),
+                    ups: self.matrix(*ups),
+                    operand: self.operand(input)?,
+                    gate_factors: self.places.weights.factors(*gates),
+                    up_factors: self.places.weights.factors(*ups),
+                    routes: self.buffer(*routes),
+                    chosen: *chosen as u32,
+                    output: self.buffer(*output),
+                    outputs: self.width(*output) / *chosen as u32,
+                };
+                Call::new(format!("expert_gate_up<{}>", self.format(*gates)), record)
+            }
+            TaskKind::ExpertDown { input, routes, chosen, downs, output } => {
+                let chosen = *chosen as u32;
+                let operand = self.operand(&LinearInput::Inline { buffer: *input, norm: None })?;
+                let record = ExpertDownRecord {
+                    downs: self.matrix(*downs),
+                    operand: OperandRecord { width: operand.width / chosen, ..operand },
+                    factors: self.places.weights.factors(*downs),
+                    routes: self.buffer(*routes),
+                    chosen,
+                    output: self.buffer(*output),
+                    outputs: self.width(*output) / chosen,
+                };
+                Call::new(format!("expert_down<{}>", self.format(*downs)), record)
+            }
+            TaskKind::Combine { experts, routes, chosen, shared, gate, output, add } => {
+                let record = CombineRecord {
+                    experts: self.buffer(*experts),
+                    routes: self.buffer(*routes),
+                    chosen: *chosen as u32,
+                    shared: self.buffer(*shared),
+                    gate: self.buffer(*gate),
+                    output: self.buffer(*output),
+                    width: self.width(*output),
+                    add: u32::from(*add),
+                };
+                Call::new("combine", record)
+            }
             kind @ (TaskKind::Prepare { .. }
             | TaskKind::StageHeads { .. }
             | TaskKind::Append { .. }
@@ -305,7 +359,7 @@ impl Recorder<'_> {
             codes: grains(offset),
             scales: grains(scales),
             biases: grains(scales + layout.scale_bytes()),
-            // Known when the weights are read; `Program::set_tensor_scales` fills it in.
+            // Known when the weights are read; `Program::set_tensor_scales` fills it in. Experts have factors of their own.
             tensor_scale: 1.0,
             zero_point: u32::from(encoding.zero_point),
             units: layout.units() as u32,

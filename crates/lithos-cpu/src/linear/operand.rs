@@ -187,6 +187,27 @@ impl Operand {
         }
     }
 
+    /// Makes row `from` of `other` row `to` of this operand, both prepared with `kind` and so many padded columns.
+    ///
+    /// # Panics
+    /// If there is no room for the rows.
+    ///
+    /// # Safety
+    /// No other thread may use this row of this operand, or write that of the other one, during the call.
+    pub unsafe fn copy_row(
+        &self,
+        kind: OperandKind,
+        padded_cols: usize,
+        other: &Operand,
+        from: usize,
+        to: usize,
+    ) {
+        let from = other.record_of(kind, padded_cols, &(from..from + 1));
+        let to = self.record_of(kind, padded_cols, &(to..to + 1)).cast_mut();
+        // SAFETY: both records are inside their areas, which are different ones.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, kind.record(padded_cols).stride) };
+    }
+
     /// The record of the first of `rows`.
     ///
     /// # Panics

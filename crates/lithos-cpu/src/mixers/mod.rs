@@ -15,6 +15,7 @@ pub mod convolution;
 mod exponential;
 pub mod gdn;
 pub mod kv;
+pub mod mixture;
 pub mod norm;
 mod paired;
 mod product;

@@ -14,10 +14,10 @@ use crate::pass::{Pass, ResolvedNorm, WorkerMemory, prepare};
 
 /// Bytes of weights that a task reads in a pass of few rows. Small tasks share out evenly, but each ends a stream and begins
 /// another one: with a quarter of this a pass takes 7 % longer.
-const BYTES_PER_TASK: usize = 192 << 10;
+pub(super) const BYTES_PER_TASK: usize = 192 << 10;
 
 /// Tiles that a task multiplies in a pass of many rows.
-const TILES_PER_TASK: usize = 12;
+pub(super) const TILES_PER_TASK: usize = 12;
 
 /// Rows that a task prepares.
 const ROWS_PER_PREPARATION: usize = 16;
@@ -40,14 +40,14 @@ impl PreparedForms {
 }
 
 /// An input, resolved.
-enum Source {
+pub(super) enum Source {
     Inline { buffer: BufferId, norm: Option<ResolvedNorm> },
     Merged(Merge),
     Prepared { place: usize },
 }
 
 impl Source {
-    fn bind(binder: &Binder<'_>, input: &LinearInput, kind: OperandKind) -> Self {
+    pub(super) fn bind(binder: &Binder<'_>, input: &LinearInput, kind: OperandKind) -> Self {
         match input {
             LinearInput::Inline { buffer, norm } => Source::Inline {
                 buffer: *buffer,
@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    fn operand<'o>(
+    pub(super) fn operand<'o>(
         &self,
         pass: &'o Pass<'_>,
         worker: &'o mut WorkerMemory,

@@ -4,6 +4,7 @@ mod attention;
 mod convolution;
 mod delta;
 mod elementwise;
+mod experts;
 mod gather;
 mod linear;
 mod norms;
@@ -71,6 +72,12 @@ impl Binder<'_> {
             TaskKind::Convolve { .. } => Box::new(convolution::Convolve::bind(self, &group.kind)),
             TaskKind::GatedDelta { .. } => Box::new(delta::GatedDelta::bind(self, &group.kind)),
             TaskKind::GatedNorm { .. } => Box::new(norms::GatedNorm::bind(self, &group.kind)),
+            TaskKind::Route { .. } => Box::new(experts::Route::bind(self, &group.kind)),
+            TaskKind::ExpertGateUp { .. } => {
+                Box::new(experts::ExpertGateUp::bind(self, &group.kind))
+            }
+            TaskKind::ExpertDown { .. } => Box::new(experts::ExpertDown::bind(self, &group.kind)),
+            TaskKind::Combine { .. } => Box::new(experts::Combine::bind(self, &group.kind)),
             TaskKind::RmsNorm { .. } => Box::new(norms::PlainNorm::bind(self, &group.kind)),
             TaskKind::Rotate { .. } => Box::new(elementwise::Rotate::bind(self, &group.kind)),
             TaskKind::Concatenate { .. } => {

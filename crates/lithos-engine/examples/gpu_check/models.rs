@@ -22,7 +22,7 @@ const MORE_REPEATS: usize = 6;
 
 /// Goldens, the built-in model, and SmolLM2 where `LITHOS_SMOLLM2` says where it is.
 pub fn check(report: &mut Report, repeats: usize) {
-    for name in ["tiny_qwen35", "tiny_qwen3", "tiny_llama3"] {
+    for name in ["tiny_qwen35", "tiny_qwen35_moe", "tiny_qwen3", "tiny_llama3"] {
         if let Err(error) = golden(report, name, repeats * MORE_REPEATS) {
             report.broken(name, &error.to_string());
         }
@@ -155,6 +155,7 @@ fn greedy(engine: &mut Engine) -> Result<(Vec<TokenId>, Vec<f32>), EngineError> 
 pub fn check_synthetic(report: &mut Report, seed: u64, repeats: usize) {
     for name in [
         "tiny-hybrid-nvfp4",
+        "tiny-moe-nvfp4",
         "tiny-llama-int4",
         "qwen3-0.6b-bf16",
         "qwen3-0.6b-fp8",

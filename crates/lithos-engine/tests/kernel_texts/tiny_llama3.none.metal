@@ -9,8 +9,11 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 10));
+    await_previous();
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
     expect_records(worker, records + 10);
@@ -25,8 +28,10 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
     #pragma unroll 1
     for (uint call = 0; call < 3; ++call) {
@@ -44,8 +49,11 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 33));
+    await_previous();
     // mixer
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 0));
     expect_records(worker, records + 24);
@@ -60,8 +68,11 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 9));
+    await_previous();
     // mixer
     merge_ranges(memory, worker, RECORD(MergeRecord, 0));
     expect_records(worker, records + 9);
@@ -76,8 +87,10 @@ kernel void region_4(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
     expect_records(worker, records + 20);
@@ -92,8 +105,10 @@ kernel void region_5(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(GateUpRecord, 0));
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
     expect_records(worker, records + 23);
@@ -108,8 +123,10 @@ kernel void region_6(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // feedforward
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
     expect_records(worker, records + 20);
@@ -124,8 +141,10 @@ kernel void region_7(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(ChooseRecord, 0));
     // head
     head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));
     expect_records(worker, records + 21);

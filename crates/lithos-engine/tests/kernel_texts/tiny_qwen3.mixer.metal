@@ -9,8 +9,11 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 10));
+    await_previous();
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
     expect_records(worker, records + 10);
@@ -25,20 +28,25 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
     #pragma unroll 1
     for (uint call = 0; call < 3; ++call) {
         linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
     }
     expect_records(worker, records + 60);
+    expect_weights(memory, worker, RECORD(LinearRecord, 93));
     join(memory, worker);
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 60));
     expect_records(worker, records + 84);
+    expect_weights(memory, worker, RECORD(LinearRecord, 93));
     join(memory, worker);
     merge_ranges(memory, worker, RECORD(MergeRecord, 84));
     expect_records(worker, records + 93);
+    expect_weights(memory, worker, RECORD(LinearRecord, 93));
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 93));
     expect_records(worker, records + 113);
@@ -53,8 +61,10 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(GateUpRecord, 0));
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
     expect_records(worker, records + 23);
@@ -69,8 +79,10 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // feedforward
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
     expect_records(worker, records + 20);
@@ -85,8 +97,10 @@ kernel void region_4(device const uchar* weights [[buffer(0)]], device float* ar
     uint workers [[threadgroups_per_grid]]) {
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
+    admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    expect_weights(memory, worker, RECORD(ChooseRecord, 0));
     // head
     head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));
     expect_records(worker, records + 21);

@@ -200,6 +200,42 @@ pub(crate) fn detect<'a>(
     Err(candidate.unsupported(unsupported::describe(&candidate)))
 }
 
+/// Reads a tensor `[count, rows, columns]` of plain numbers as one matrix of `count * rows` rows.
+pub(crate) fn detect_stacked<'a>(
+    checkpoint: &'a Checkpoint,
+    name: &str,
+) -> Result<Matrix<'a>, FormatError> {
+    let Some(tensor) = checkpoint.tensor(name) else {
+        let path = checkpoint.path().to_owned();
+        return Err(FormatError::MissingTensor { path, name: name.to_owned() });
+    };
+    let (format, codes): (&'static dyn WeightFormat, Codes) = match tensor.dtype {
+        DType::F32 => (&f32::F32, Codes::F32),
+        DType::Bf16 => (&bf16::Bf16, Codes::Bf16),
+        DType::F16 => (&f16::F16, Codes::F16),
+        dtype => {
+            let found = format!("a stack of matrices in {dtype}");
+            return Err(unsupported_error(checkpoint, tensor.name, found));
+        }
+    };
+    let &[count, rows, cols] = tensor.shape else {
+        return Err(FormatError::WrongShape {
+            path: checkpoint.file_of(name).to_owned(),
+            tensor: name.to_owned(),
+            cause: format!("shape {:?} is not a stack of matrices", tensor.shape),
+        });
+    };
+    Ok(Matrix {
+        format,
+        name: tensor.name,
+        rows: count * rows,
+        cols,
+        encoding: Encoding { codes, zero_point: 0, blocks: None },
+        tensor_scale: 1.0,
+        storage: Storage::codes_only(tensor.bytes),
+    })
+}
+
 /// The tensor under `base` that holds codes, with the name of its format if that is never supported.
 pub(crate) fn code_tensor<'a>(
     checkpoint: &'a Checkpoint,

@@ -5,13 +5,14 @@ mod gguf;
 mod llama;
 mod qwen3;
 mod qwen3_5;
+mod qwen3_5_moe;
 
 pub(crate) use dense::feed_forward;
 
 use std::path::PathBuf;
 
 use lithos_format::{Checkpoint, Container};
-use lithos_graph::{Graph, GraphBuilder, RowMap, ValueId};
+use lithos_graph::{EXPERT, Graph, GraphBuilder, RowMap, ValueId};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -30,8 +31,12 @@ pub(crate) struct Architecture {
     from_gguf: Option<(&'static str, FromGguf)>,
 }
 
-const ARCHITECTURES: &[&Architecture] =
-    &[&qwen3_5::ARCHITECTURE, &qwen3::ARCHITECTURE, &llama::ARCHITECTURE];
+const ARCHITECTURES: &[&Architecture] = &[
+    &qwen3_5::ARCHITECTURE,
+    &qwen3_5_moe::ARCHITECTURE,
+    &qwen3::ARCHITECTURE,
+    &llama::ARCHITECTURE,
+];
 
 /// The `model_type` names that can be opened.
 pub fn known_architectures() -> Vec<&'static str> {
@@ -111,6 +116,59 @@ impl WeightLoader<'_> {
         }
         let encoding = matrix.encoding();
         Ok(builder.matrix(tensor, map, rows, columns, encoding))
+    }
+
+    /// Matrices of experts, `[experts, rows, columns]`, that each have a name of their own, with [`EXPERT`] in the place of the
+    /// expert's number.
+    fn experts(
+        &self,
+        builder: &mut GraphBuilder,
+        tensor: String,
+        shape: [usize; 3],
+    ) -> Result<ValueId, ModelError> {
+        let [experts, rows, columns] = shape;
+        let mut encoding = None;
+        for expert in 0..experts {
+            let name = tensor.replace(EXPERT, &expert.to_string());
+            let matrix = self.checkpoint.matrix(&name)?;
+            let file = || self.checkpoint.file_of(matrix.name()).to_path_buf();
+            let found = vec![matrix.rows(), matrix.cols()];
+            if found != [rows, columns] {
+                let (file, wanted) = (file(), vec![rows, columns]);
+                return Err(ModelError::Shape { file, tensor: name, found, wanted });
+            }
+            if *encoding.get_or_insert(matrix.encoding()) != matrix.encoding() {
+                let problem = format!(
+                    "`{name}` has another format than expert 0: experts of a layer must have one"
+                );
+                return Err(ModelError::Config { file: file(), problem });
+            }
+        }
+        let Some(encoding) = encoding else {
+            let file = self.checkpoint.path().to_path_buf();
+            return Err(ModelError::MissingTensor { file, tensor });
+        };
+        Ok(builder.experts_matrices(tensor, RowMap::All, shape, encoding))
+    }
+
+    /// Matrices of experts, `[experts, rows, columns]`, that one tensor holds: `map` takes the rows from all of its rows.
+    fn stacked_experts(
+        &self,
+        builder: &mut GraphBuilder,
+        tensor: String,
+        map: RowMap,
+        shape: [usize; 3],
+    ) -> Result<ValueId, ModelError> {
+        let [experts, rows, columns] = shape;
+        let matrix = self.checkpoint.stacked_matrix(&tensor)?;
+        if map.rows(matrix.rows()) != experts * rows || matrix.cols() != columns {
+            let stored = self.checkpoint.tensor(&tensor).map(|tensor| tensor.shape.to_vec());
+            let file = self.checkpoint.file_of(&tensor).to_path_buf();
+            let (found, wanted) = (stored.unwrap_or_default(), shape.to_vec());
+            return Err(ModelError::Shape { file, tensor, found, wanted });
+        }
+        let encoding = matrix.encoding();
+        Ok(builder.experts_matrices(tensor, map, shape, encoding))
     }
 
     /// A small tensor, by its full name. Extents of one in the stored shape do not matter.

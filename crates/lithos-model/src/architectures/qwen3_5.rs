@@ -5,6 +5,7 @@ use lithos_format::Checkpoint;
 use lithos_graph::{Graph, GraphBuilder, Limits, Part, Rotary, RowMap, StateKind, ValueId};
 
 use crate::architectures::dense::feed_forward;
+use crate::architectures::qwen3_5_moe::Mixture;
 use crate::architectures::{Architecture, WeightLoader};
 use crate::config::Config;
 use crate::model::ModelError;
@@ -23,9 +24,17 @@ struct Qwen35 {
     head_dim: usize,
     epsilon: f32,
     rotary: Rotary,
-    intermediate: usize,
+    feed_forward: FeedForward,
     delta: DeltaSizes,
     naming: Naming,
+}
+
+/// What follows the mixer of every layer.
+pub(super) enum FeedForward {
+    /// One network of this width.
+    Dense(usize),
+    /// A mixture of experts.
+    Mixture(Mixture),
 }
 
 /// Sizes of the gated delta rule mixer.
@@ -38,6 +47,17 @@ struct DeltaSizes {
 }
 
 fn from_config(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Graph, ModelError> {
+    let feed_forward = FeedForward::Dense(config.size("intermediate_size")?);
+    describe(checkpoint, config, "qwen3_5", feed_forward)
+}
+
+/// Builds the graph of a configuration with these feed-forward networks.
+pub(super) fn describe(
+    checkpoint: &Checkpoint,
+    config: &Config<'_>,
+    architecture: &'static str,
+    feed_forward: FeedForward,
+) -> Result<Graph, ModelError> {
     config.require_silu()?;
     config.require_unset("attention_bias")?;
     config.require_text("output_gate_type", &["swish", "silu"])?;
@@ -52,7 +72,7 @@ fn from_config(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Graph, Mo
         head_dim,
         epsilon: config.number_or("rms_norm_eps", 1e-6)? as f32,
         rotary: config.rotary(head_dim, 10_000_000.0)?,
-        intermediate: config.size("intermediate_size")?,
+        feed_forward,
         delta: DeltaSizes {
             key_heads: config.size("linear_num_key_heads")?,
             value_heads: config.size("linear_num_value_heads")?,
@@ -72,7 +92,9 @@ fn from_config(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Graph, Mo
         layers: config.size("num_hidden_layers")?,
     };
     let kinds = layer_kinds(checkpoint, config, limits.layers)?;
-    model.build(checkpoint, &kinds, limits, config.tied_embeddings(false)?)
+    let (logits, builder) =
+        model.build(checkpoint, &kinds, limits, config.tied_embeddings(false)?)?;
+    Ok(builder.finish(architecture, logits, limits)?)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,7 +139,7 @@ impl Qwen35 {
         kinds: &[LayerKind],
         limits: Limits,
         tied: bool,
-    ) -> Result<Graph, ModelError> {
+    ) -> Result<(ValueId, GraphBuilder), ModelError> {
         let weights = WeightLoader { checkpoint };
         let mut builder = GraphBuilder::new();
         let b = &mut builder;
@@ -139,7 +161,14 @@ impl Qwen35 {
             let norm = weights.array(b, norm, &[self.hidden])?;
             let x = b.rms_norm("norm", h, norm, self.epsilon, NORM_OFFSET);
             let name = |name: &str| self.naming.layer(layer, name);
-            let y = feed_forward(b, &weights, x, name, self.hidden, self.intermediate)?;
+            let y = match &self.feed_forward {
+                FeedForward::Dense(width) => {
+                    feed_forward(b, &weights, x, name, self.hidden, *width)?
+                }
+                FeedForward::Mixture(mixture) => {
+                    mixture.build(b, &weights, x, name, self.hidden)?
+                }
+            };
             h = b.add("residual", h, y);
         }
         b.scope(None, Part::Head);
@@ -152,7 +181,7 @@ impl Qwen35 {
             weights.matrix(b, name, RowMap::All, limits.vocabulary, self.hidden)?
         };
         let logits = b.linear("logits", x, head);
-        Ok(builder.finish("qwen3_5", logits, limits)?)
+        Ok((logits, builder))
     }
 
     fn gated_delta(

@@ -362,7 +362,15 @@ mod tests {
         let delta =
             Delta { attention_every: 4, key_heads: 2, value_heads: 6, key_dim: 32, value_dim: 32 };
         let hybrid = Shape { architecture: "qwen3_5", layers: 8, delta: Some(delta), ..dense };
-        for (name, shape) in [("tiny_qwen3", dense), ("tiny_qwen35", hybrid)] {
+        let mixture = Shape {
+            architecture: "qwen3_5_moe",
+            intermediate: 64,
+            delta: Some(Delta { value_heads: 4, ..delta }),
+            experts: Some(Experts { count: 8, chosen: 2 }),
+            ..hybrid
+        };
+        let shapes = [("tiny_qwen3", dense), ("tiny_qwen35", hybrid), ("tiny_qwen35_moe", mixture)];
+        for (name, shape) in shapes {
             let folder =
                 Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens").join(name);
             let model = Model::open(&folder).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::Args;
-use lithos_graph::WeightForm;
+use lithos_graph::StoredWeight;
 use lithos_model::Model;
 use lithos_model::shape::Footprint;
 use lithos_synthetic::{DRAFTERS, FORMATS, PREFIX, SHAPES};
@@ -76,9 +76,9 @@ fn built_in() -> anyhow::Result<Option<Line>> {
     }
     let model = Model::from_checkpoint(builtin::open()?)?;
     let mut formats = BTreeSet::new();
-    for source in model.graph.weights().filter_map(|id| model.graph.value(id).weight()) {
-        if let WeightForm::Matrix(_) = source.form {
-            formats.insert(model.checkpoint.matrix(&source.tensor)?.format().to_uppercase());
+    for value in model.graph.weights().map(|id| model.graph.value(id)) {
+        if let Some(stored) = StoredWeight::open(&model.checkpoint, value)? {
+            formats.extend(stored.matrices().iter().map(|matrix| matrix.format().to_uppercase()));
         }
     }
     Ok(Some(Line {
@@ -189,7 +189,7 @@ fn synthetic_text() -> String {
          synthetic:NAME, synthetic:NAME-FORMAT (a column; the first is the default) and synthetic:NAME?seed=N stand where a\n\
          model's path could: the shape with pseudo-random weights, which are computed where they are used. It is for\n\
          measuring, not for talking. nvfp4: feed-forward networks and head in NVFP4, mixers in FP8, the rest in BF16.\n\
-         Sizes are those of the text model's weights. Mixtures (-a3b) and drafters (-dspark) cannot be run yet.\n\n\
+         Sizes are those of the text model's weights. Drafters (-dspark) cannot be run yet.\n\n\
          Example: lithos bench {PREFIX}qwen3.5-0.8b-nvfp4\n",
         align(&rows, 1)
     )
