@@ -55,8 +55,15 @@ def write_target(directory: Path, shape: Shape, parameters: dict[str, Tensor], m
     """Writes config.json, hf_quant_config.json and model.safetensors of the target with its multi-token layer."""
     tensors = hugging_face_tensors(shape, parameters)
     tensors |= {f"{name}.weight": tensor.detach().float() for name, tensor in multi_token.items()}
-    stored, quantized = stored_tensors(tensors, lambda name: "bf16" if name.startswith("mtp.") else FORMATS.get(_base(name), "bf16"))
-    producer, config = quantization(quantized, ["mtp*"])
+
+    def form_of(name: str) -> str:
+        # The multi-token layer is NVFP4 throughout, without training for it: the file has to stay small.
+        if name.startswith("mtp."):
+            return "nvfp4" if tensors[name].dim() == 2 else "bf16"
+        return FORMATS.get(_base(name), "bf16")
+
+    stored, quantized = stored_tensors(tensors, form_of)
+    producer, config = quantization(quantized, [])
     directory.mkdir(parents=True, exist_ok=True)
     configuration = shape.configuration(end) | {"quantization_config": config}
     (directory / "config.json").write_text(json.dumps(configuration, indent=2) + "\n")

@@ -445,7 +445,7 @@ impl Engine {
         if let Some(finish) = output.take(token, limit, request, on_event) {
             return Ok((finish, None));
         }
-        if self.speculator.as_ref().is_some_and(|speculator| !speculator.is_paused()) {
+        if self.speculator.is_some() {
             let finish = self.draft_rounds(request, token, limit, sampler, output, on_event)?;
             return Ok((finish, self.speculator.as_ref().map(|drafts| drafts.report().clone())));
         }

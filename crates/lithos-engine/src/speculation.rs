@@ -98,16 +98,11 @@ pub(crate) struct Speculator {
     length: DraftLength,
     /// What became of the drafts of this generation.
     report: Speculation,
-    paused: bool,
 }
 
 impl Speculator {
     pub(crate) fn report(&self) -> &Speculation {
         &self.report
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused
     }
 
     /// What was asked for, as far as the backend has a use for it and the model has a drafter.
@@ -132,7 +127,7 @@ impl Speculator {
 
     pub(crate) fn with(drafter: Box<dyn Drafter>, length: DraftLength) -> Self {
         let report = Speculation { source: drafter.source(), ..Speculation::default() };
-        Speculator { drafter, costs: PassCosts::default(), length, report, paused: false }
+        Speculator { drafter, costs: PassCosts::default(), length, report }
     }
 
     /// A generation begins, whose first token was chosen.
@@ -194,13 +189,6 @@ impl Engine {
     /// The heads of the model's drafter, if it has one.
     pub fn draft_head(&self) -> Option<&DraftHead> {
         self.draft_head.as_ref()
-    }
-
-    /// Leaves drafts out of later generations, or takes them up again with what was learned.
-    pub fn pause_drafts(&mut self, paused: bool) {
-        if let Some(speculator) = &mut self.speculator {
-            speculator.paused = paused;
-        }
     }
 
     /// Has later generations drafted by this. What was learned of passes is forgotten.

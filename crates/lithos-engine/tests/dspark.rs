@@ -7,7 +7,7 @@ use lithos_engine::{
 };
 use lithos_format::Checkpoint;
 use lithos_model::text::TemplateOptions;
-use support::{cpu, folder, repository};
+use support::{cpu, decoded, folder, prefilled, repository};
 
 fn with_drafter(fusion: Fusion) -> Engine {
     let [target, drafter] =
@@ -75,6 +75,20 @@ fn rounds_are_those_of_the_reference() {
 }
 
 #[test]
+fn a_drafters_context_changes_no_logits() {
+    let ids: Vec<TokenId> = (0..40).map(|id| TokenId(id * 11 % 512)).collect();
+    for fusion in Fusion::ALL {
+        let mut engine = with_drafter(fusion);
+        let mut without = Engine::open(&folder("tiny_qwen35"), cpu(fusion)).expect("opens");
+        assert_eq!(prefilled(&mut engine, &ids), prefilled(&mut without, &ids), "{fusion}");
+        for rows in [1, 5] {
+            let [with, without] = [&mut engine, &mut without].map(|e| decoded(e, &ids, rows));
+            assert_eq!(with, without, "{fusion}, {rows} rows");
+        }
+    }
+}
+
+#[test]
 fn a_drafter_of_another_model_is_refused_by_name() {
     let open = |target: &str| {
         let [target, drafter] =
@@ -97,8 +111,9 @@ fn a_drafter_of_another_model_is_refused_by_name() {
 #[test]
 fn the_built_in_models_text_is_that_without_drafts() {
     let options = EngineOptions { draft: Draft::Dspark, ..cpu(Fusion::Step) };
-    let mut engine =
-        Engine::open(&repository().join("models/lithos-mini"), options).expect("opens");
+    let folder = repository().join("models/lithos-mini");
+    let mut engine = Engine::open(&folder, options).expect("opens");
+    let mut without = Engine::open(&folder, cpu(Fusion::Step)).expect("opens");
     let messages = serde_json::json!([{"role": "user", "content": "What is a bicycle?"}]);
     let options = TemplateOptions { add_generation_prompt: true, ..TemplateOptions::default() };
     let text = engine.text().expect("has text");
@@ -111,8 +126,8 @@ fn the_built_in_models_text_is_that_without_drafts() {
             ignore_end: true,
             ..Request::new(prompt.clone())
         };
-        engine.set_draft(Draft::None, DraftLength::Auto);
-        let plain = engine.generate(&request, &mut |_| ()).expect("generates");
+        let plain = without.generate(&request, &mut |_| ()).expect("generates");
+        assert!(plain.speculation.is_none());
         for (draft, length) in [
             (Draft::Dspark, DraftLength::Fixed(7)),
             (Draft::Dspark, DraftLength::Auto),

@@ -23,14 +23,17 @@ fn keys(value: &Value) -> Vec<&str> {
 fn json_holds_what_was_measured() {
     let model = text_model();
     let result = generate(model.path(), &["--json", "--fusion", "layer", "Hello"]).json();
-    let wanted =
-        "model backend fusion prompt_tokens generated_tokens token_ids text finish_reason timings";
+    let wanted = "model backend fusion prompt_tokens generated_tokens token_ids text finish_reason timings speculation";
     assert_eq!(keys(&result), wanted.split(' ').collect::<Vec<_>>());
     let wanted = "load_s prefill_s decode_s prefill_tokens_per_s decode_tokens_per_s";
     assert_eq!(keys(&result["timings"]), wanted.split(' ').collect::<Vec<_>>());
     for (name, time) in result["timings"].as_object().unwrap() {
         assert!(time.as_f64().unwrap() > 0.0, "{name}");
     }
+    let wanted =
+        "source rounds tokens_per_round proposed accepted accepted_by_position verify_len_hist";
+    assert_eq!(keys(&result["speculation"]), wanted.split(' ').collect::<Vec<_>>());
+    assert_eq!(result["speculation"]["source"], "copy");
     assert_eq!(result["backend"], "cpu");
     assert_eq!(result["fusion"], "layer");
     assert_eq!(result["finish_reason"], "length");

@@ -364,8 +364,10 @@ mod tests {
         let hybrid = Shape { architecture: "qwen3_5", layers: 8, delta: Some(delta), ..dense };
         let mixture = Shape {
             architecture: "qwen3_5_moe",
-            intermediate: 64,
-            delta: Some(Delta { value_heads: 4, ..delta }),
+            hidden: 64,
+            intermediate: 32,
+            vocabulary: 256,
+            delta: Some(Delta { value_heads: 4, key_dim: 16, value_dim: 16, ..delta }),
             experts: Some(Experts { count: 8, chosen: 2 }),
             ..hybrid
         };

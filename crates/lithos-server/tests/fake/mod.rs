@@ -189,6 +189,7 @@ impl TextModel for FakeModel {
             prompt_tokens,
             reused_tokens: 0,
             timings: Timings::default(),
+            speculation: None,
         })
     }
 

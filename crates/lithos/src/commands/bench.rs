@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use clap::Args;
 use clap::builder::TypedValueParser;
 use indicatif::ProgressBar;
@@ -138,7 +137,11 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         if let Some(first) = variants.first()
             && options.backend == BackendKind::Cpu
         {
-            check_memory(&first.engine, levels.len() - variants.len())?;
+            memory::check_more(
+                &first.engine,
+                levels.len() - variants.len(),
+                "measuring all levels",
+            )?;
         }
         let engine = model::open(model, EngineOptions { fusion: *fusion, ..options })?.engine;
         variants.push(Variant { fusion: *fusion, engine, samples: Vec::new() });
@@ -198,19 +201,6 @@ struct Sample {
     prefill: f64,
     /// Tokens per second; a pass makes one.
     decode: f64,
-}
-
-/// Each level holds its own copy of the packed weights.
-fn check_memory(opened: &Engine, more: usize) -> anyhow::Result<()> {
-    let needed = opened.memory().resident * more as u64;
-    match memory::available() {
-        Some(available) if needed > available => bail!(
-            "{more} more fusion levels need {} MB, and this machine has {} MB available: name fewer with --fusion",
-            needed >> 20,
-            available >> 20
-        ),
-        _ => Ok(()),
-    }
 }
 
 fn measure(args: &BenchArgs, stream: &Stream, variants: &mut [Variant]) -> anyhow::Result<()> {

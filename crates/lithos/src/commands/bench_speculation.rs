@@ -3,15 +3,15 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{anyhow, bail};
-use lithos_engine::{Completion, Engine, EngineOptions, Request, Speculation, TokenId};
+use lithos_engine::{Completion, Draft, Engine, EngineOptions, Request, Speculation, TokenId};
 use lithos_model::text::TemplateOptions;
 use serde_json::{Value, json};
 
 use crate::model::{self, Given};
-use crate::output;
 use crate::prompts::{self, Prompt, TIME_OF_TEMPLATES};
 use crate::statistics::Spread;
 use crate::table::align;
+use crate::{memory, output};
 
 /// What to measure.
 pub struct Comparison<'a> {
@@ -23,6 +23,12 @@ pub struct Comparison<'a> {
     pub tokens: usize,
     /// How often every prompt is answered in each way.
     pub repeats: usize,
+}
+
+/// The model twice.
+struct Engines {
+    plain: Engine,
+    drafted: Engine,
 }
 
 /// The prompts of one kind, and how they were answered.
@@ -62,8 +68,14 @@ impl Turn {
 /// # Errors
 /// One line with the cause; among them that an answer with drafts is another one, which must never be.
 pub fn run(comparison: &Comparison<'_>, as_json: bool) -> anyhow::Result<String> {
-    let mut engine = model::open(comparison.model, comparison.options)?.engine;
-    let mut kinds = kinds(&engine)?;
+    // Two engines: a pass of one with a drafter also keeps the drafter's context.
+    let options = comparison.options;
+    let plain = EngineOptions { draft: Draft::None, ..options };
+    let plain = model::open(comparison.model, plain)?.engine;
+    memory::check_more(&plain, 1, "answering with drafts, too,")?;
+    let drafted = model::open(comparison.model, options)?.engine;
+    let mut engines = Engines { plain, drafted };
+    let mut kinds = kinds(&engines.plain)?;
     let answers: usize = kinds.iter().map(|kind| kind.prompts.len()).sum();
     let progress = output::bar("answering", answers * comparison.repeats, "prompts");
     for repeat in 0..comparison.repeats {
@@ -72,7 +84,7 @@ pub fn run(comparison: &Comparison<'_>, as_json: bool) -> anyhow::Result<String>
             for index in 0..kind.prompts.len() {
                 let drafted_first = (repeat + index) % 2 == 1;
                 let prompt = kind.prompts[index].clone();
-                let report = answer(&mut engine, comparison, prompt, drafted_first, &mut turn)?;
+                let report = answer(&mut engines, comparison, prompt, drafted_first, &mut turn)?;
                 kind.speculation.add(&report);
                 progress.inc(1);
             }
@@ -90,7 +102,7 @@ pub fn run(comparison: &Comparison<'_>, as_json: bool) -> anyhow::Result<String>
         }
     }
     progress.finish_and_clear();
-    let report = Report { engine: &engine, comparison, kinds: &kinds };
+    let report = Report { engine: &engines.drafted, comparison, kinds: &kinds };
     Ok(if as_json { format!("{}\n", report.json()) } else { report.table() })
 }
 
@@ -118,7 +130,7 @@ fn kinds(engine: &Engine) -> anyhow::Result<Vec<Kind>> {
 
 /// Answers a prompt in both ways, and compares the answers.
 fn answer(
-    engine: &mut Engine,
+    engines: &mut Engines,
     comparison: &Comparison<'_>,
     prompt: Vec<TokenId>,
     drafted_first: bool,
@@ -127,8 +139,7 @@ fn answer(
     let request = Request { max_tokens: Some(comparison.tokens), ..Request::new(prompt) };
     let [mut plain, mut drafted] = [None, None];
     for with_drafts in [drafted_first, !drafted_first] {
-        // What was learned of passes stays with the engine's own drafter, as in use.
-        engine.pause_drafts(!with_drafts);
+        let engine = if with_drafts { &mut engines.drafted } else { &mut engines.plain };
         let completion = engine.generate(&request, &mut |_| ())?;
         *if with_drafts { &mut drafted } else { &mut plain } = Some(completion);
     }
