@@ -121,6 +121,11 @@ pub enum DeviceError {
         /// Bytes at most.
         most: usize,
     },
+    /// A rotary embedding whose pairs do not lie in the same places of two lanes, or that is stretched.
+    #[error(
+        "rotary embeddings of {0} elements, or stretched by YaRN: attention on graphics processors takes plain ones of a multiple of 16"
+    )]
+    Rotary(usize),
     /// Ranges of attention that the bodies do not hold.
     #[error("ranges of {0} keys: attention takes a multiple of 32, at most 256")]
     RangeKeys(usize),
@@ -346,6 +351,13 @@ fn check_mixtures(graph: &Graph) -> Result<(), DeviceError> {
 
 /// Heads that the bodies can hold.
 fn check_heads(graph: &Graph) -> Result<(), DeviceError> {
+    for op in &graph.ops {
+        if let OpKind::Rotary { rotary, .. } = &op.kind
+            && (!rotary.dim.is_multiple_of(16) || rotary.magnitude() != 1.0)
+        {
+            return Err(DeviceError::Rotary(rotary.dim));
+        }
+    }
     for id in graph.states() {
         let (kind, width, most, part) = match graph.value(id).state() {
             Some(StateKind::KeyValue { head_dim, .. }) => {

@@ -13,9 +13,12 @@ const CANDIDATES: usize = 64;
 /// How much of what rounds took is kept when another is seen.
 const MEMORY: f64 = 0.9;
 
-/// Rounds without drafts where drafts do not pay, at first and at most.
-const SHORTEST_REST: u32 = 8;
-const LONGEST_REST: u32 = 128;
+/// Rounds with drafts after which it is asked whether they pay.
+const TRIAL: u32 = 8;
+
+/// Rounds without drafts where they do not, at first and at most.
+const SHORTEST_REST: u32 = 64;
+const LONGEST_REST: u32 = 512;
 
 /// A drafter that was trained with its target.
 pub struct Dspark {
@@ -24,7 +27,8 @@ pub struct Dspark {
     candidates: Vec<(f32, u32)>,
     /// Whether the last round had drafts of this.
     drafted: bool,
-    /// Tokens of recent rounds with drafts, and what those rounds took.
+    /// Rounds with drafts since the last rest; tokens of recent ones, and what they took.
+    rounds: u32,
     tokens: f64,
     seconds: f64,
     /// Rounds that are still to pass without drafts, because they do not pay; and how many next time.
@@ -40,6 +44,7 @@ impl Dspark {
             anchor: TokenId(0),
             candidates: Vec::new(),
             drafted: false,
+            rounds: 0,
             tokens: 0.0,
             seconds: 0.0,
             resting: 0,
@@ -114,14 +119,19 @@ impl Drafter for Dspark {
         if !self.drafted {
             return;
         }
+        self.rounds += 1;
         self.tokens = self.tokens * MEMORY + (1 + outcome.accepted) as f64;
         self.seconds = self.seconds * MEMORY + outcome.seconds;
+        if self.rounds < TRIAL {
+            return;
+        }
         let pays = outcome.one_row.is_none_or(|one| self.tokens * one >= self.seconds);
         if pays {
             self.rest = SHORTEST_REST;
         } else {
             self.resting = self.rest;
             self.rest = (self.rest * 2).min(LONGEST_REST);
+            (self.rounds, self.tokens, self.seconds) = (0, 0.0, 0.0);
         }
     }
 }

@@ -365,6 +365,7 @@ mod tests {
         let mixture = Shape {
             architecture: "qwen3_5_moe",
             hidden: 64,
+            key_value_heads: 1,
             intermediate: 32,
             vocabulary: 256,
             delta: Some(Delta { value_heads: 4, key_dim: 16, value_dim: 16, ..delta }),
