@@ -97,7 +97,7 @@ fn fused(to: &Path) {
             down.extend(take(expert, "down"));
         }
         for (part, shape, bytes) in
-            [("gate_up", [8, 2 * 64, 128], gate_up), ("down", [8, 128, 64], down)]
+            [("gate_up", [8, 2 * 32, 64], gate_up), ("down", [8, 64, 32], down)]
         {
             let name = format!("{experts}{part}_proj");
             all.push(OwnedTensor { name, dtype: DType::F32, shape: shape.to_vec(), bytes });
@@ -146,7 +146,7 @@ fn a_pass_of_one_row_reads_the_chosen_experts_only() {
     let engine =
         open(&folder(NAME), EngineOptions { backend: BackendKind::Cpu, ..cpu(Fusion::None) });
     let memory = engine.memory();
-    let experts = 4 * 8 * 3 * 64 * 128 * 4;
+    let experts = 4 * 8 * 3 * 32 * 64 * 4;
     let all: u64 = tensors(NAME)
         .iter()
         .filter(|tensor| tensor.shape.len() == 2 && !tensor.name.contains("embed_tokens"))

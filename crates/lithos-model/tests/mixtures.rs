@@ -9,8 +9,8 @@ use lithos_model::{CheckpointWeights, Model, ModelError};
 use tempfile::TempDir;
 
 const EXPERTS: usize = 8;
-const HIDDEN: usize = 128;
-const INNER: usize = 64;
+const HIDDEN: usize = 64;
+const INNER: usize = 32;
 
 fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens/tiny_qwen35_moe")
@@ -45,7 +45,7 @@ fn logits(folder: &Path) -> Vec<f32> {
     assert_eq!(model.notices, Vec::<String>::new(), "every tensor is used");
     let weights = CheckpointWeights::new(&model.checkpoint, &model.graph).expect("weights");
     let interpreter = Interpreter::new(&model.graph, &weights);
-    interpreter.run(&mut interpreter.empty_state(), &[3, 500, 77, 12, 300]).expect("runs")
+    interpreter.run(&mut interpreter.empty_state(), &[3, 250, 77, 12, 130]).expect("runs")
 }
 
 fn refusal(tensors: &BTreeMap<String, OwnedTensor>) -> ModelError {
@@ -149,9 +149,9 @@ fn what_does_not_fit_is_refused_by_name() {
     assert!(refusal(&missing).to_string().contains(name));
 
     let mut narrow = tensors();
-    narrow.insert(name.into(), OwnedTensor::from_f32(name, &[INNER, 64], &[0.0; INNER * 64]));
+    narrow.insert(name.into(), OwnedTensor::from_f32(name, &[INNER, 48], &[0.0; INNER * 48]));
     let error = refusal(&narrow).to_string();
-    assert!(error.contains("experts.5.up_proj") && error.contains("[64, 64]"), "{error}");
+    assert!(error.contains("experts.5.up_proj") && error.contains("[32, 48]"), "{error}");
 
     let mut mixed = tensors();
     let base = name.trim_end_matches(".weight");
@@ -164,9 +164,9 @@ fn what_does_not_fit_is_refused_by_name() {
     let mut fused = tensors();
     fuse(&mut fused);
     let name = "model.layers.1.mlp.experts.gate_up_proj";
-    fused.insert(name.into(), OwnedTensor::from_f32(name, &[4, 64, 128], &[0.0; 4 * 64 * 128]));
+    fused.insert(name.into(), OwnedTensor::from_f32(name, &[4, 32, 64], &[0.0; 4 * 32 * 64]));
     let error = refusal(&fused).to_string();
-    assert!(error.contains(name) && error.contains("[4, 64, 128]"), "{error}");
+    assert!(error.contains(name) && error.contains("[4, 32, 64]"), "{error}");
     // Codes that need scales, in a way that nobody has said how to read.
     let (shape, bytes) = (vec![EXPERTS, 2 * INNER, HIDDEN], vec![0; EXPERTS * 2 * INNER * HIDDEN]);
     let codes = OwnedTensor { name: name.into(), dtype: DType::F8E4m3, shape, bytes };
