@@ -6,7 +6,7 @@
 //! all positions before. Its logits are corrected from left to right by the Markov head, and the confidence head says how likely each
 //! token is accepted; both are small and are left to the caller ([`DraftHead`]).
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use lithos_format::Checkpoint;
 use lithos_graph::{
@@ -123,9 +123,9 @@ fn field<'c>(config: &'c Value, key: &str) -> Option<&'c Value> {
 }
 
 impl Sizes {
-    fn read(config: &Value, file: &PathBuf, target: &Graph) -> Result<Self, ModelError> {
-        let wrong = |problem: String| ModelError::Config { file: file.clone(), problem };
-        let read = Config::text_model(config, file.clone());
+    fn read(config: &Value, file: &Path, target: &Graph) -> Result<Self, ModelError> {
+        let wrong = |problem: String| ModelError::Config { file: file.to_path_buf(), problem };
+        let read = Config::text_model(config, file.to_path_buf());
         read.require_silu()?;
         read.require_unset("attention_bias")?;
         let number = |key: &str| {
