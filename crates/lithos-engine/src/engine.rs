@@ -560,7 +560,8 @@ fn own_drafter(
     match (options.draft, folder) {
         (Draft::Dspark, _) if !runs => Err(EngineError::NoDraftPass(options.backend)),
         (Draft::Dspark, None) => Err(EngineError::NoDrafter(checkpoint.path().to_path_buf())),
-        (Draft::Dspark | Draft::Auto, Some(folder)) if runs => {
+        // Not for `auto`: a processor's pass of several rows costs more than such drafts have been seen to give.
+        (Draft::Dspark, Some(folder)) => {
             Ok(Some(Checkpoint::open_folder(folder).map_err(ModelError::from)?))
         }
         _ => Ok(None),

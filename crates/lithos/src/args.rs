@@ -91,8 +91,8 @@ pub struct ModelArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Speculation (changes speed, never text)")]
 pub struct DraftArgs {
-    /// Where drafts come from, which a pass verifies together: copies of what stood in the conversation before (copy), the best
-    /// there is (auto), or nowhere (none)
+    /// Where drafts come from, which a pass verifies together: copies of what stood in the conversation before (copy), the
+    /// DSpark drafter in the folder draft beside the model (dspark, on the CPU), what is likely to pay (auto: copies), or nowhere (none)
     #[arg(long, default_value = "auto", value_name = "SOURCE", value_parser = draft())]
     pub draft: Draft,
     /// How many drafts a pass verifies: as many as pay, by what passes are seen to take (auto), or at most N

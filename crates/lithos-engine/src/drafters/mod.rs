@@ -33,8 +33,8 @@ pub enum Draft {
     Copy,
     /// The DSpark drafter in the folder `draft` beside the model.
     Dspark,
-    /// The best that the model and the backend have: copies where they are likely, else the model's drafter if it has one; none where a
-    /// backend chooses tokens by itself or a row costs as much as a pass.
+    /// What is likely to pay: copies; or, where a drafter was opened with the model, copies where they are likely and its drafts else.
+    /// None where a backend chooses tokens by itself or a row costs as much as a pass.
     Auto,
 }
 
