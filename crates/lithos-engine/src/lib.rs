@@ -14,6 +14,7 @@ mod cuda_plan;
 mod drafters;
 mod engine;
 mod error;
+mod further;
 mod memory;
 mod noise;
 mod options;
@@ -25,9 +26,13 @@ mod sampling;
 mod sequence;
 mod speculation;
 mod stop;
+mod trace;
 mod verify_length;
 
-pub use drafters::{Draft, DraftLength, Drafter, Dspark, MOST_DRAFTS, Outcome, Proposal};
+pub use drafters::{
+    Distribution, Draft, DraftLength, Drafter, Draws, Dspark, MOST_DRAFTS, Mtp, Outcome, Proposal,
+    Proposals,
+};
 pub use engine::{Engine, MemoryUse, choose_backend};
 pub use error::EngineError;
 pub use lithos_compiler::{
@@ -43,3 +48,4 @@ pub use sampling::{Sampler, Sampling, largest};
 pub use sequence::Sequence;
 pub use speculation::{RoundTimes, Speculation};
 pub use stop::StopTexts;
+pub use trace::Span;

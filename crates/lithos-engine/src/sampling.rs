@@ -7,6 +7,8 @@
 //! over the vocabulary (Gumbel 1954; Maddison, Tarlow and Minka 2014). The noise is a function of seed, position and token, so a device
 //! draws the same ([`Sampler::rounds`]).
 
+mod rejection;
+
 use std::collections::HashMap;
 
 use lithos_compiler::{ADJUST_BIAS, ADJUST_COUNTS, Choice, MAX_ENDS};
@@ -14,7 +16,8 @@ use lithos_kernels::LIST_ENTRIES;
 use lithos_model::text::{GenerationDefaults, TokenId};
 use rand::Rng;
 
-use crate::noise::{Noise, halves};
+use crate::drafters::Draws;
+use crate::noise::{Noise, Stream, halves};
 use crate::rounds::{IN_PROMPT, Rounds};
 
 /// How tokens are chosen.
@@ -157,9 +160,20 @@ impl Sampler {
         let token =
             if self.sampling.temperature == 0.0 { largest(logits) } else { self.draw(logits) };
         self.adjusted = adjusted;
+        self.take_in(token);
+        token
+    }
+
+    /// The token was chosen.
+    fn take_in(&mut self, token: TokenId) {
         self.position = self.position.wrapping_add(1);
         self.seen.entry(token).or_default().generated += 1;
-        token
+    }
+
+    /// How a drafter draws what it proposes for this; `None` where tokens are not drawn.
+    pub(crate) fn draws(&self) -> Option<Draws> {
+        let temperature = self.sampling.temperature;
+        (temperature > 0.0).then_some(Draws { seed: self.seed, temperature })
     }
 
     fn adjust(&self, logits: &mut [f32]) {
@@ -185,12 +199,33 @@ impl Sampler {
 
     fn draw(&mut self, logits: &[f32]) -> TokenId {
         let Sampling { temperature, top_k, top_p, .. } = self.sampling;
-        let noise = Noise { seed: self.seed, position: self.position, temperature };
+        let noise = self.noise(Stream::Tokens, temperature);
         let maximum = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let least = maximum + self.sampling.floor();
         if top_k == 0 && top_p >= 1.0 {
             return noise.draw(logits, least).map_or_else(|| largest(logits), TokenId);
         }
+        self.filter(logits, maximum);
+        let (mut best, mut token) = (f32::NEG_INFINITY, u32::MAX);
+        for (logit, id) in &self.candidates {
+            let sum = noise.add(*id, *logit);
+            if sum > best || (sum == best && *id < token) {
+                (best, token) = (sum, *id);
+            }
+        }
+        // Logits without a finite value leave no candidate.
+        if token == u32::MAX { largest(logits) } else { TokenId(token) }
+    }
+
+    /// The noise at the position of the token whose logits come next.
+    fn noise(&self, stream: Stream, temperature: f32) -> Noise {
+        Noise { seed: self.seed, position: self.position, stream, temperature }
+    }
+
+    /// Makes the candidates those that top-k, top-p and min-p leave, the largest first.
+    fn filter(&mut self, logits: &[f32], maximum: f32) {
+        let Sampling { temperature, top_k, top_p, .. } = self.sampling;
+        let least = maximum + self.sampling.floor();
         self.candidates.clear();
         // Below this a token's weight vanishes in f32 sums; leaving such tokens out makes sorting cheap.
         let vanishing = maximum - 40.0 * temperature;
@@ -211,15 +246,6 @@ impl Sampler {
             self.candidates.truncate(keep.map_or(self.candidates.len(), |last| last + 1));
         }
         self.candidates.retain(|(logit, _)| *logit >= least);
-        let (mut best, mut token) = (f32::NEG_INFINITY, u32::MAX);
-        for (logit, id) in &self.candidates {
-            let sum = noise.add(*id, *logit);
-            if sum > best || (sum == best && *id < token) {
-                (best, token) = (sum, *id);
-            }
-        }
-        // Logits without a finite value leave no candidate.
-        if token == u32::MAX { largest(logits) } else { TokenId(token) }
     }
 
     /// What a device needs to go on choosing as this does, until one of `ends` or `limit` tokens; `None` if it cannot: top-p without
