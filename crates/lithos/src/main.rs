@@ -6,6 +6,7 @@ mod builtin;
 mod catalogue;
 mod commands;
 mod conversation;
+mod draft_source;
 mod interrupt;
 mod memory;
 mod model;
@@ -15,6 +16,7 @@ mod scoring;
 mod statistics;
 mod stream;
 mod table;
+mod trace;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,6 @@
 //! `lithos bench --speculate`: answers to the prompts of `bench/prompts` with and without drafts, in alternation.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{anyhow, bail};
@@ -11,14 +12,19 @@ use crate::model::{self, Given};
 use crate::prompts::{self, Prompt, TIME_OF_TEMPLATES};
 use crate::statistics::Spread;
 use crate::table::align;
+use crate::trace::TraceFile;
 use crate::{memory, output};
 
 /// What to measure.
 pub struct Comparison<'a> {
     /// The model.
     pub model: Given<'a>,
+    /// The directory of its drafter, if one was named.
+    pub drafter: Option<&'a Path>,
     /// How it is opened.
     pub options: EngineOptions,
+    /// Where to write what the engine with drafts did when.
+    pub trace: Option<TraceFile>,
     /// Tokens of an answer at most.
     pub tokens: usize,
     /// How often every prompt is answered in each way.
@@ -67,13 +73,16 @@ impl Turn {
 ///
 /// # Errors
 /// One line with the cause; among them that an answer with drafts is another one, which must never be.
-pub fn run(comparison: &Comparison<'_>, as_json: bool) -> anyhow::Result<String> {
+pub fn run(mut comparison: Comparison<'_>, as_json: bool) -> anyhow::Result<String> {
     // Two engines: a pass of one with a drafter also keeps the drafter's context.
     let options = comparison.options;
     let plain = EngineOptions { draft: Draft::None, ..options };
-    let plain = model::open(comparison.model, plain)?.engine;
+    let plain = model::open(comparison.model, None, plain)?.engine;
     memory::check_more(&plain, 1, "answering with drafts, too,")?;
-    let drafted = model::open(comparison.model, options)?.engine;
+    let mut drafted = model::open(comparison.model, comparison.drafter, options)?.engine;
+    let trace = comparison.trace.take();
+    drafted.set_trace(trace.is_some());
+    let comparison = &comparison;
     let mut engines = Engines { plain, drafted };
     let mut kinds = kinds(&engines.plain)?;
     let answers: usize = kinds.iter().map(|kind| kind.prompts.len()).sum();
@@ -102,6 +111,9 @@ pub fn run(comparison: &Comparison<'_>, as_json: bool) -> anyhow::Result<String>
         }
     }
     progress.finish_and_clear();
+    if let Some(trace) = trace {
+        trace.write(&engines.drafted.take_trace())?;
+    }
     let report = Report { engine: &engines.drafted, comparison, kinds: &kinds };
     Ok(if as_json { format!("{}\n", report.json()) } else { report.table() })
 }

@@ -57,7 +57,7 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<ExitCode> {
         .map(|path| Ok((path.display().to_string(), read_text(path)?)))
         .collect::<anyhow::Result<_>>()?;
     let options = EngineOptions { chunk: args.chunk, ..args.engine.options() };
-    let mut engine = model::open(model, options)?.engine;
+    let mut engine = model::open(model, None, options)?.engine;
     let subjects = match texts.is_empty() {
         true => prompt_subjects(engine.text()?)?,
         false => text_subjects(engine.text()?, &texts)?,

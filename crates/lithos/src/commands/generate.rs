@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Read};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::args::{AnswerArgs, ModelArgs, SamplingArgs};
 use crate::conversation::{self, Conversation};
 use crate::interrupt::{self, Again};
 use crate::model::{self, Opened};
+use crate::trace::TraceFile;
 use crate::{INTERRUPTED, output};
 
 /// The arguments of `generate`.
@@ -41,6 +43,10 @@ pub struct GenerateArgs {
     /// drafts (speculation; null where there are none)
     #[arg(long)]
     json: bool,
+    /// Write what was done when to this file, for chrome://tracing or ui.perfetto.dev: prefill chunks; of each round drafting,
+    /// verifying and accepting
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
@@ -55,14 +61,19 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     args.sampling.check()?;
     let prompt = read_prompt(args.prompt.as_deref())?;
-    let Opened { mut engine, load } = model::open(model, args.model.options())?;
+    let trace = args.trace.as_deref().map(TraceFile::create).transpose()?;
+    let Opened { mut engine, load } = args.model.open(model)?;
     let tokens = prompt_tokens(args, &engine, &prompt)?;
     let request = Request {
         ignore_end: args.ignore_eos,
         ..conversation::request(&engine, tokens, &args.answer, &args.sampling)?
     };
+    engine.set_trace(trace.is_some());
     let streaming = if args.json { Streaming::Silent } else { Streaming::Pieces };
     let completion = answer::stream(&mut engine, &request, streaming, Again::Exits)?;
+    if let Some(trace) = trace {
+        trace.write(&engine.take_trace())?;
+    }
     if args.json {
         let result = result_json(&engine, &completion, load);
         output::print(&format!("{result}\n"))?;

@@ -76,7 +76,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if options.api_key.is_none() && !address.ip().is_loopback() {
         return Err(ServeError::KeyNeeded { address }.into());
     }
-    let engine = model::open(model, args.model.options())?.engine;
+    let engine = args.model.open(model)?.engine;
     engine.text()?.template()?;
     log();
     let runtime =
