@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use lithos_model::dspark::DraftHead;
 use lithos_model::text::TokenId;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use crate::drafters::{
     Copying, Distribution, Draft, DraftLength, Drafter, Draws, Dspark, MOST_DRAFTS, Mixed, Mtp,
@@ -57,6 +59,21 @@ pub struct RoundTimes {
     pub verify: Duration,
     /// To choose tokens and to accept.
     pub accept: Duration,
+}
+
+/// What `speculation` holds in reports, without times.
+impl Serialize for Speculation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Speculation", 7)?;
+        fields.serialize_field("source", self.source)?;
+        fields.serialize_field("rounds", &self.rounds)?;
+        fields.serialize_field("tokens_per_round", &self.tokens_per_round())?;
+        fields.serialize_field("proposed", &self.proposed)?;
+        fields.serialize_field("accepted", &self.accepted)?;
+        fields.serialize_field("accepted_by_position", &self.accepted_by_position)?;
+        fields.serialize_field("verify_len_hist", &self.verify_len_hist)?;
+        fields.end()
+    }
 }
 
 impl Speculation {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use lithos_engine::{Cancel, Sampling, TokenId};
+use lithos_engine::{Cancel, Sampling, Speculation, TokenId};
 use lithos_protocol::messages::{CountRequest, TokenCount};
 use lithos_protocol::{
     ApiError, Conversation, DialectRequest, Ending, Generation, Heading, TokenCounts,
@@ -19,6 +19,7 @@ use crate::request_log::RequestLog;
 use crate::response::HttpError;
 use crate::server::App;
 use crate::stream::{self, Answer};
+use crate::usage;
 
 /// Cancels a request when whoever waits for its answer goes away.
 pub(crate) struct CancelOnDrop(Cancel);
@@ -57,10 +58,12 @@ pub(crate) async fn answer<R: DialectRequest>(
         let answer = Answer { answer, events, _cancel: cancel, log, heartbeat: app.heartbeat };
         return Ok(stream::respond(answer).await?);
     }
-    let (text, ending, counts) = collect(events).await?;
+    let (text, ending, counts, drafts) = collect(events).await?;
     drop(cancel);
     log.counts(counts);
-    Ok(Json(answer.whole(&text, &ending, counts)).into_response())
+    let mut whole = answer.whole(&text, &ending, counts);
+    usage::add(&mut whole, drafts.as_deref());
+    Ok(Json(whole).into_response())
 }
 
 /// `POST /v1/messages/count_tokens`: how long the prompt of a conversation is.
@@ -138,16 +141,19 @@ fn sampling(defaults: &Sampling, asked: &Generation) -> Sampling {
     }
 }
 
+/// An answer, how it ended, and what became of tokens and drafts.
+type Collected = (String, Ending, TokenCounts, Option<Box<Speculation>>);
+
 /// Waits for a whole answer.
-async fn collect(
-    mut events: UnboundedReceiver<JobEvent>,
-) -> Result<(String, Ending, TokenCounts), ApiError> {
+async fn collect(mut events: UnboundedReceiver<JobEvent>) -> Result<Collected, ApiError> {
     let mut answer = String::new();
     while let Some(event) = events.recv().await {
         match event {
             JobEvent::Started => {}
             JobEvent::Text(text) => answer.push_str(&text),
-            JobEvent::Finished(ending, counts) => return Ok((answer, ending, counts)),
+            JobEvent::Finished(ending, counts, drafts) => {
+                return Ok((answer, ending, counts, drafts));
+            }
             JobEvent::Failed(error) => return Err(error),
         }
     }

@@ -23,6 +23,7 @@ mod request_log;
 mod response;
 mod server;
 mod stream;
+mod usage;
 mod worker;
 
 pub use model::{ModelError, ModelInfo, Prompts, TextModel};

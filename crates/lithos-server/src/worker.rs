@@ -91,7 +91,7 @@ fn answer(
         cached: completion.reused_tokens,
         completion: completion.tokens.len(),
     };
-    Ok(JobEvent::Finished(ending, counts))
+    Ok(JobEvent::Finished(ending, counts, completion.speculation.map(Box::new)))
 }
 
 /// The stop text that ended an answer: the tokens have it, the text ends before it. `None` if the model ended it.
