@@ -20,6 +20,15 @@ pub(crate) struct Waiting {
     rows: Vec<f32>,
 }
 
+/// What a step of the layer predicts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Further<'s> {
+    /// Logits of the token after the step's.
+    pub logits: &'s [f32],
+    /// The layer's own row, after its last norm, from which the next step goes on.
+    pub row: Vec<f32>,
+}
+
 impl Sequence<'_> {
     /// Notes tokens that were taken in by the target's last pass, whose first rows they were, at this position.
     pub(crate) fn note_rows(&mut self, tokens: &[TokenId], position: usize) {
@@ -78,7 +87,7 @@ impl Sequence<'_> {
         self.engine.backend.draft(&step, &ids, rows)
     }
 
-    /// Logits of the token after `token`, and the layer's own row there, from which the next step goes on. `token` is `step` places after
+    /// Predicts the token after `token`, which is `step` places after
     /// the one that follows what was taken in; `row` is the row of the step before, and not given at the first. `None` without a layer, or
     /// where nothing was taken in.
     ///
@@ -89,7 +98,7 @@ impl Sequence<'_> {
         token: TokenId,
         row: Option<&[f32]>,
         step: usize,
-    ) -> Result<Option<(&[f32], Vec<f32>)>, EngineError> {
+    ) -> Result<Option<Further<'_>>, EngineError> {
         if self.engine.further.is_none() || self.engine.slots[self.slot].waiting.rows.is_empty() {
             return Ok(None);
         }
@@ -119,6 +128,6 @@ impl Sequence<'_> {
         let width = norms.own.width();
         let mut next = Vec::with_capacity(width);
         norms.own.append(&rows[(pairs - 1) * width..][..width], &mut next);
-        Ok(Some((&logits[..self.engine.vocabulary()], next)))
+        Ok(Some(Further { logits: &logits[..self.engine.vocabulary()], row: next }))
     }
 }

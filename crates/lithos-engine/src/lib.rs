@@ -35,6 +35,7 @@ pub use drafters::{
 };
 pub use engine::{Engine, MemoryUse, choose_backend};
 pub use error::EngineError;
+pub use further::Further;
 pub use lithos_compiler::{
     ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, Fusion, MAX_DECODE_ROWS, MAX_ENDS,
 };

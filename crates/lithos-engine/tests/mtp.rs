@@ -7,8 +7,8 @@ mod torch_random;
 use std::path::Path;
 
 use lithos_engine::{
-    Completion, Draft, DraftLength, Engine, EngineOptions, Fusion, Proposals, Request, Sampling,
-    TokenId,
+    Completion, Draft, DraftLength, Engine, EngineOptions, Further, Fusion, Proposals, Request,
+    Sampling, TokenId,
 };
 use lithos_format::{Checkpoint, OwnedTensor, write_safetensors};
 use lithos_model::text::TemplateOptions;
@@ -80,7 +80,7 @@ fn predictions_are_those_of_the_reference_however_the_context_came_about() {
             let (mut at, mut rows) = (start, 1);
             while at < ids.len() {
                 let found = sequence.predict_further(ids[at], None, 0).expect("runs");
-                let (logits, row) = found.expect("there is a layer");
+                let Further { logits, row } = found.expect("there is a layer");
                 let logits = logits.to_vec();
                 // The last rows are stored: their values depend on the keys and values of all before them.
                 if let Some(place) = (at + hidden.len() / WIDTH).checked_sub(ids.len()) {
@@ -101,7 +101,7 @@ fn predictions_are_those_of_the_reference_however_the_context_came_about() {
                 for step in 1..3 {
                     let token = TokenId(7 * step as u32);
                     let next = sequence.predict_further(token, Some(&own), step).expect("runs");
-                    own = next.expect("there is a layer").1;
+                    own = next.expect("there is a layer").row;
                 }
                 let right = rows.min(ids.len() - at);
                 let tokens = [&ids[at..at + right], &[TokenId(9), TokenId(8)]].concat();

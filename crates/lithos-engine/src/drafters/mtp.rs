@@ -67,18 +67,17 @@ impl Drafter for Mtp {
         let position = sequence.tokens().len();
         let (mut token, mut row, mut survival) = (self.anchor, None, 1.0);
         for place in 0..most {
-            let Some((logits, next)) = sequence.predict_further(token, row.as_deref(), place)?
-            else {
+            let Some(further) = sequence.predict_further(token, row.as_deref(), place)? else {
                 break;
             };
-            self.candidates.set(logits);
+            self.candidates.set(further.logits);
+            row = Some(further.row);
             // What it would choose says how sure it is, also where another is drawn: `Proposal::survival` says why.
             survival *= self.candidates.confidence();
             if self.length.is_none() && survival < LEAST {
                 break;
             }
             token = self.candidates.propose(self.draws, position + place, survival, &mut proposal);
-            row = Some(next);
         }
         Ok(proposal)
     }

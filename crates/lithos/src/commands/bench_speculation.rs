@@ -242,7 +242,7 @@ impl Report<'_> {
                 "prompts": name,
                 "repeats": turns.iter().map(turn).collect::<Vec<_>>(),
                 "ratio": Spread::of(turns.iter().map(Turn::ratio)).map(|spread| spread.median),
-                "speculation": output::speculation(speculation),
+                "speculation": speculation,
             })
         };
         let kinds = self.kinds.iter().map(|it| kind(it.name, &it.turns, &it.speculation));

@@ -160,6 +160,6 @@ fn result_json(engine: &Engine, completion: &Completion, load: Duration) -> Valu
             "prefill_tokens_per_s": timings.prefill_tokens_per_second(*prompt_tokens),
             "decode_tokens_per_s": timings.decode_tokens_per_second(tokens.len()),
         },
-        "speculation": speculation.as_ref().map(output::speculation),
+        "speculation": speculation,
     })
 }
