@@ -130,6 +130,26 @@ impl StepState {
         }
     }
 
+    /// A pass over rows of several slots, one slot after the other, all of which want logits; there are at most [`MAX_SLOTS`] slots and
+    /// [`MAX_DECODE_ROWS`] rows.
+    pub fn together(parts: &[SlotRows]) -> Self {
+        let mut slots = [SlotRows::default(); MAX_SLOTS];
+        let mut rows = 0;
+        for (slot, part) in slots.iter_mut().zip(parts) {
+            *slot = SlotRows { first_row: rows, ..*part };
+            rows += part.rows;
+        }
+        StepState {
+            rows,
+            logit_first_row: 0,
+            logit_rows: rows,
+            slots_used: parts.len().min(MAX_SLOTS) as u32,
+            slots,
+            outputs: OUTPUT_LOGITS,
+            choices: [Choice::default(); MAX_SLOTS],
+        }
+    }
+
     /// The C definitions of this, of [`SlotRows`] and of [`Choice`], for kernels.
     pub fn c_text() -> String {
         format!(

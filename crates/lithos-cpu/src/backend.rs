@@ -23,7 +23,7 @@ use crate::workers::{LaunchError, Workers};
 /// Keys that one attention task reads at least.
 const SMALLEST_RANGE: usize = 256;
 
-/// Ranges that a row's keys are split into at most. Fixed by the capacity, so that a row's sums do not depend on its pass.
+/// Ranges that a row's keys are split into at most. Fixed by the context, so that a row's sums do not depend on its pass.
 const MOST_RANGES: usize = 32;
 
 /// With so many workers at most each merges partial results of attention for itself: together they then merge as often.
@@ -46,8 +46,8 @@ pub struct CpuOptions {
     pub fusion: Fusion,
     /// Slots.
     pub slots: usize,
-    /// Tokens that all slots together can hold.
-    pub capacity: usize,
+    /// Tokens that each slot can hold.
+    pub context: usize,
     /// Element type of keys and values.
     pub key_values: KvType,
     /// Rows of a prefill chunk; `None` for the largest whose buffers fit.
@@ -95,7 +95,7 @@ impl CpuBackend {
         options: CpuOptions,
     ) -> Result<Self, CpuError> {
         let range_keys = options
-            .capacity
+            .context
             .div_ceil(MOST_RANGES)
             .max(SMALLEST_RANGE)
             .next_multiple_of(PAGE_TOKENS);
@@ -103,7 +103,7 @@ impl CpuBackend {
             let options = Options {
                 pass,
                 fusion: options.fusion,
-                attention_ranges: options.capacity.div_ceil(range_keys).max(1),
+                attention_ranges: options.context.div_ceil(range_keys).max(1),
                 partial_header: partial_width(0),
                 merge_in,
             };
@@ -127,7 +127,7 @@ impl CpuBackend {
                 }
             }
         };
-        let pages = options.capacity.div_ceil(PAGE_TOKENS) + options.slots - 1;
+        let pages = options.slots * options.context.div_ceil(PAGE_TOKENS);
         let states = States::new(graph, options.slots, pages, options.key_values)?;
         let mut workers = Workers::new(options.threads);
         let schedules = [Some(&decode), block_pass.as_ref()].into_iter().flatten();

@@ -41,7 +41,7 @@ impl Cpu {
             isa: options.isa.unwrap_or_else(Isa::detect),
             fusion: options.fusion,
             slots,
-            capacity: context * slots,
+            context,
             key_values: key_value_type(graph),
             chunk: options.chunk,
         };

@@ -132,7 +132,7 @@ impl Cuda {
         let device_options = DeviceOptions {
             fusion: options.fusion,
             slots,
-            capacity: context * slots,
+            context,
             key_values,
             range_keys: RANGE_KEYS,
         };

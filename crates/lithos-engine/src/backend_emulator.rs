@@ -86,7 +86,7 @@ impl Emulated {
         let device = DeviceOptions {
             fusion: options.fusion,
             slots,
-            capacity: context * slots,
+            context,
             key_values,
             range_keys: RANGE_KEYS,
         };

@@ -46,7 +46,7 @@ impl Oracle {
             last: Vec::new(),
             logits: Vec::new(),
             chunk: chunk.unwrap_or(CHUNK),
-            pages: (context * slots).div_ceil(PAGE_TOKENS) + slots - 1,
+            pages: slots * context.div_ceil(PAGE_TOKENS),
         }
     }
 

@@ -187,7 +187,7 @@ mod tests {
         let options = DeviceOptions {
             fusion,
             slots: 1,
-            capacity: 512,
+            context: 512,
             key_values: KeyValues::F32,
             range_keys: 256,
         };

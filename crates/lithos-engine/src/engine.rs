@@ -2,14 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
-use lithos_compiler::{Fusion, MAX_DECODE_ROWS, SlotRows, StepState};
+use lithos_compiler::{Fusion, MAX_DECODE_ROWS, MAX_SLOTS, SlotRows, StepState};
 use lithos_format::Checkpoint;
 use lithos_graph::{Graph, StateKind};
 use lithos_model::dspark::{self, DraftHead};
 use lithos_model::mtp::{self, FurtherNorms};
-use lithos_model::text::{Detokenizer, Text, TokenId};
+use lithos_model::text::{Text, TokenId};
 use lithos_model::{Model, ModelError};
 
 use crate::backend::Backend;
@@ -20,17 +19,16 @@ use crate::backend_emulator::Emulated;
 use crate::backend_interpreter::Oracle;
 use crate::drafters::Draft;
 use crate::error::EngineError;
-use crate::further::Waiting;
+use crate::generation::Generation;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
 use crate::passes::PassTimes;
-use crate::request::{Completion, Event, FinishReason, Request, Timings};
-use crate::sampling::{Sampler, Sampling};
+use crate::sampling::Sampling;
 use crate::sequence::{Sequence, Slot};
-use crate::speculation::{Speculation, Speculator, Trained};
-use crate::stop::StopTexts;
-use crate::trace::{Span, Trace};
+use crate::speculation::{Speculator, Trained};
+use crate::trace::Trace;
+use crate::verify_length::PassCosts;
 
 /// Positions of the context unless asked otherwise, where model and memory allow: coding agents refuse less.
 const DEFAULT_CONTEXT: usize = 65_536;
@@ -38,19 +36,13 @@ const DEFAULT_CONTEXT: usize = 65_536;
 /// Part of the available memory that a default context may take.
 const DEFAULT_CONTEXT_SHARE: u64 = 2;
 
-/// Passes that a device runs by itself between two looks of the host: enough that looking costs little, few enough that text flows.
-const PASSES_PER_VISIT: usize = 8;
-
-/// Slots in use.
-const SLOTS: usize = 1;
-
 /// One model on one backend.
 pub struct Engine {
     name: String,
     architecture: String,
     parameters: u64,
     vocabulary: usize,
-    recurrent: bool,
+    pub(crate) recurrent: bool,
     context: usize,
     most_context: usize,
     kind: BackendKind,
@@ -60,7 +52,15 @@ pub struct Engine {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) pages: PagePool,
-    pub(crate) speculator: Option<Speculator>,
+    /// The generation that holds each slot.
+    pub(crate) live: Vec<Option<Generation>>,
+    /// Generations admitted so far, and steps taken.
+    pub(crate) admitted: u64,
+    pub(crate) turn: u64,
+    /// What drafts for each slot.
+    pub(crate) speculators: Vec<Option<Speculator>>,
+    /// What passes take.
+    pub(crate) costs: PassCosts,
     pub(crate) draft_head: Option<DraftHead>,
     /// The norms of the model's multi-token prediction layer, where that drafts.
     pub(crate) further: Option<FurtherNorms>,
@@ -149,23 +149,24 @@ impl Engine {
             kind => kind,
         };
         let options = EngineOptions { backend: kind, ..options };
-        let context = choose_context(&graph, weights, options.context, available(kind)?)?;
+        let (context, slots) = choose_context(&graph, weights, &options, available(kind)?)?;
+        let options = EngineOptions { slots, ..options };
         let checkpoint = Arc::new(checkpoint);
         let backend: Box<dyn Backend> = match options.backend {
             #[cfg(feature = "cuda")]
             BackendKind::Cuda => {
-                Box::new(Cuda::new(&checkpoint, &graph, &options, context, SLOTS)?)
+                Box::new(Cuda::new(&checkpoint, &graph, &options, context, slots)?)
             }
             #[cfg(not(feature = "cuda"))]
             BackendKind::Cuda => return Err(EngineError::NoCuda),
             BackendKind::Cpu | BackendKind::Auto => {
-                Box::new(Cpu::new(&checkpoint, &graph, block.as_ref(), &options, context, SLOTS)?)
+                Box::new(Cpu::new(&checkpoint, &graph, block.as_ref(), &options, context, slots)?)
             }
             BackendKind::Emulator => {
-                Box::new(Emulated::new(&checkpoint, &graph, &options, context, SLOTS)?)
+                Box::new(Emulated::new(&checkpoint, &graph, &options, context, slots)?)
             }
             BackendKind::Interpreter => {
-                Box::new(Oracle::new(&checkpoint, &graph, options.chunk, context, SLOTS))
+                Box::new(Oracle::new(&checkpoint, &graph, options.chunk, context, slots))
             }
         };
         let (pages, tokens_per_page) = backend.pages();
@@ -184,14 +185,19 @@ impl Engine {
             text,
             notices,
             backend,
-            slots: vec![Slot::default(); SLOTS],
+            slots: vec![Slot::default(); slots],
+            live: (0..slots).map(|_| None).collect(),
+            admitted: 0,
+            turn: 0,
             pages: PagePool::new(pages, tokens_per_page),
-            speculator: Speculator::new(
-                options.draft,
-                options.draft_length,
-                options.backend,
-                Trained { dspark: draft_head.as_ref(), mtp: further.is_some() },
-            ),
+            speculators: (0..slots)
+                .map(|_| {
+                    let trained =
+                        Trained { dspark: draft_head.as_ref(), mtp: further.is_some() };
+                    Speculator::new(options.draft, options.draft_length, options.backend, trained)
+                })
+                .collect(),
+            costs: PassCosts::default(),
             draft_head,
             further,
             trace: Trace::default(),
@@ -326,255 +332,6 @@ impl Engine {
     pub fn sequence(&mut self) -> Sequence<'_> {
         Sequence::new(self, 0)
     }
-
-    /// Serves a request. Text is handed out as it becomes certain.
-    ///
-    /// # Errors
-    /// [`EngineError`]; [`EngineError::is_bad_request`] says whose fault it is. A prompt that does not fit is refused before
-    /// any work.
-    pub fn generate(
-        &mut self,
-        request: &Request,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Completion, EngineError> {
-        let text = self.text()?;
-        let mut output = Output {
-            detokenizer: Detokenizer::new(text.tokenizer(), true),
-            stops: StopTexts::new(&request.stop),
-            ends: match request.ignore_end {
-                true => Vec::new(),
-                false => text.defaults().eos_token_ids.clone(),
-            },
-            tokens: Vec::new(),
-            text: String::new(),
-        };
-        let limit = self.check(request)?;
-        let mut sampler = Sampler::new(request.sampling.clone(), &request.prompt);
-        let started = Instant::now();
-        let reused = self.begin(request);
-        let first = self.take_in(request, reused, &mut sampler, on_event)?;
-        let prefill = started.elapsed();
-        let (finish, speculation) = match first {
-            None => (FinishReason::Cancelled, None),
-            Some(token) => {
-                self.rounds(request, token, limit, &mut sampler, &mut output, on_event)?
-            }
-        };
-        output.flush(on_event);
-        Ok(Completion {
-            tokens: output.tokens,
-            text: output.text,
-            finish,
-            prompt_tokens: request.prompt.len(),
-            reused_tokens: reused,
-            timings: Timings { prefill, decode: started.elapsed() - prefill },
-            speculation,
-        })
-    }
-
-    /// Checks a request before any work; returns how many tokens may be generated.
-    fn check(&self, request: &Request) -> Result<usize, EngineError> {
-        request.sampling.validate().map_err(EngineError::Sampling)?;
-        let (prompt, vocabulary) = (request.prompt.len(), self.vocabulary);
-        if prompt == 0 {
-            return Err(EngineError::EmptyPrompt);
-        }
-        if let Some(token) = request.prompt.iter().find(|token| token.index() >= vocabulary) {
-            return Err(EngineError::TokenOutsideVocabulary { token: token.0, vocabulary });
-        }
-        if prompt >= self.context {
-            let (context, most) = (self.context, self.most_context);
-            return Err(EngineError::ContextTooLong { prompt, context, most });
-        }
-        // The last token is never taken in, so one more than the room left can be generated.
-        let room = self.context - prompt + 1;
-        Ok(request.max_tokens.map_or(room, |most| most.min(room)))
-    }
-
-    /// Empties the slot, or keeps what the prompt begins with. Returns how many tokens were kept.
-    fn begin(&mut self, request: &Request) -> usize {
-        let recurrent = self.recurrent;
-        let slot = &mut self.slots[0];
-        if request.reuse {
-            let shared =
-                slot.tokens.iter().zip(&request.prompt).take_while(|(a, b)| a == b).count();
-            // At least the last token is run again: its logits are needed.
-            let kept = shared.min(request.prompt.len() - 1);
-            if kept > 0 && kept == slot.tokens.len() {
-                return kept;
-            }
-            // Keys and values can be cut back to any position; a recurrent state cannot.
-            if kept > 0 && !recurrent {
-                slot.tokens.truncate(kept);
-                slot.state_position = kept;
-                slot.waiting = Waiting::default();
-                return kept;
-            }
-        }
-        self.sequence().reset();
-        0
-    }
-
-    /// Takes in the prompt and chooses the first token; `None` if cancelled.
-    fn take_in(
-        &mut self,
-        request: &Request,
-        reused: usize,
-        sampler: &mut Sampler,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Option<TokenId>, EngineError> {
-        let total = request.prompt.len();
-        let mut sequence = self.sequence();
-        sequence.make_room(&request.prompt[reused..])?;
-        let mut done = reused;
-        let mut first = None;
-        // Nothing can refuse the request any more: whoever waits may know that it has begun.
-        on_event(Event::Prefill { done, total });
-        while done < total {
-            if request.cancel.is_cancelled() {
-                return Ok(None);
-            }
-            let began = Instant::now();
-            let chunk = sequence.next_chunk(total - done);
-            sequence.prefill_chunk(&request.prompt[done..done + chunk])?;
-            done += chunk;
-            if done == total {
-                let mut choose = |_: usize, logits: &[f32]| first = Some(sampler.sample(logits));
-                sequence.visit_rows(0, chunk, chunk - 1, &mut choose)?;
-            }
-            sequence.engine.trace.since("prefill", began, chunk);
-            on_event(Event::Prefill { done, total });
-        }
-        Ok(first)
-    }
-
-    /// One round after another until something ends the generation.
-    fn rounds(
-        &mut self,
-        request: &Request,
-        first: TokenId,
-        limit: usize,
-        sampler: &mut Sampler,
-        output: &mut Output,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(FinishReason, Option<Speculation>), EngineError> {
-        let mut token = first;
-        if limit == 0 {
-            return Ok((FinishReason::Length, None));
-        }
-        if let Some(finish) = output.take(token, limit, request, on_event) {
-            return Ok((finish, None));
-        }
-        if self.speculator.is_some() {
-            let finish = self.draft_rounds(request, token, limit, sampler, output, on_event)?;
-            return Ok((finish, self.speculator.as_ref().map(|drafts| drafts.report().clone())));
-        }
-        if let Some(rounds) = sampler.rounds(self.vocabulary, &output.ends, limit - 1)
-            && self.sequence().begin_rounds(&[token], &rounds)?
-        {
-            let (began, before) = (Instant::now(), output.tokens.len());
-            let finish = self.device_rounds(request, limit, output, on_event)?;
-            self.trace.since("device", began, output.tokens.len() - before);
-            return Ok((finish, None));
-        }
-        loop {
-            let began = Instant::now();
-            let mut sequence = self.sequence();
-            let logits = sequence.decode(&[token])?;
-            let passed = Instant::now();
-            token = sampler.sample(logits);
-            sequence.accept(1);
-            self.trace.add(Span { name: "pass", start: began, took: passed - began, tokens: 1 });
-            self.trace.since("choose", passed, 1);
-            if let Some(finish) = output.take(token, limit, request, on_event) {
-                return Ok((finish, None));
-            }
-        }
-    }
-
-    /// Rounds that the device runs by itself, with a look at what it chose now and then. Where the host ends the generation, at a stop
-    /// text or because it was cancelled, the device may have taken in some tokens more.
-    fn device_rounds(
-        &mut self,
-        request: &Request,
-        limit: usize,
-        output: &mut Output,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<FinishReason, EngineError> {
-        loop {
-            let passes = PASSES_PER_VISIT.min(limit - output.tokens.len());
-            let visit = self.sequence().rounds(passes)?;
-            for token in visit.tokens {
-                if let Some(finish) = output.take(token, limit, request, on_event) {
-                    return Ok(finish);
-                }
-            }
-            if visit.ended {
-                // The limit and the end tokens are the same on both sides, so this is never reached before them.
-                return Ok(FinishReason::Length);
-            }
-        }
-    }
-}
-
-/// The output of one generation as it grows.
-pub(crate) struct Output {
-    detokenizer: Detokenizer,
-    stops: StopTexts,
-    ends: Vec<TokenId>,
-    pub(crate) tokens: Vec<TokenId>,
-    text: String,
-}
-
-impl Output {
-    /// Takes in a token; returns why the generation ends with it, if it does.
-    pub(crate) fn take(
-        &mut self,
-        token: TokenId,
-        limit: usize,
-        request: &Request,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Option<FinishReason> {
-        if self.push(token, on_event) {
-            return Some(FinishReason::Stop);
-        }
-        if self.tokens.len() == limit {
-            return Some(FinishReason::Length);
-        }
-        request.cancel.is_cancelled().then_some(FinishReason::Cancelled)
-    }
-
-    /// Takes in a token; returns whether the generation ends with it.
-    fn push(&mut self, token: TokenId, on_event: &mut dyn FnMut(Event<'_>)) -> bool {
-        self.tokens.push(token);
-        if self.ends.contains(&token) {
-            return true;
-        }
-        let (certain, stopped) = self.stops.push(&self.detokenizer.push(token));
-        self.emit(&certain, on_event);
-        if stopped {
-            // What the detokenizer still holds comes after the stop text.
-            self.detokenizer.finish();
-        }
-        stopped
-    }
-
-    /// Gives out what was held back.
-    fn flush(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
-        let rest = self.detokenizer.finish();
-        let (mut certain, stopped) = self.stops.push(&rest);
-        if !stopped {
-            certain.push_str(&self.stops.finish());
-        }
-        self.emit(&certain, on_event);
-    }
-
-    fn emit(&mut self, text: &str, on_event: &mut dyn FnMut(Event<'_>)) {
-        if !text.is_empty() {
-            self.text.push_str(text);
-            on_event(Event::Text(text));
-        }
-    }
 }
 
 /// The drafter in the folder `draft` beside a model, where it is asked for and the backend can run it.
@@ -620,37 +377,41 @@ fn available(kind: BackendKind) -> Result<Option<u64>, EngineError> {
     }
 }
 
-/// The context: as asked for, or what the model was made for within a part of the memory.
+/// Positions of each slot, and how many slots: as asked for, or what the model was made for, within a part of the memory. There are fewer
+/// slots where memory does not hold so many contexts.
 fn choose_context(
     graph: &Graph,
     weights: u64,
-    wanted: Option<usize>,
+    options: &EngineOptions,
     available: Option<u64>,
-) -> Result<usize, EngineError> {
+) -> Result<(usize, usize), EngineError> {
     let most = graph.limits.context;
-    let per_token = bytes_per_token(graph);
-    match wanted {
+    let per_token = bytes_per_token(graph).max(1);
+    let wanted_slots = options.slots.clamp(1, MAX_SLOTS);
+    let room = available.unwrap_or(u64::MAX).saturating_sub(weights);
+    // Contexts of so many tokens that so many bytes hold, at most as many as were asked for.
+    let slots_in = |room: u64, context: usize| {
+        (room / (per_token * context.max(1) as u64)).min(wanted_slots as u64) as usize
+    };
+    match options.context {
         Some(wanted) if wanted > most => Err(EngineError::ContextBeyondModel { wanted, most }),
-        Some(wanted) => {
-            let context_memory = per_token * wanted as u64;
-            match available {
-                Some(available) if weights + context_memory > available => {
-                    Err(EngineError::Memory {
-                        needed: (weights + context_memory) >> 20,
-                        weights: weights >> 20,
-                        context_memory: context_memory >> 20,
-                        context: wanted,
-                        available: available >> 20,
-                    })
-                }
-                _ => Ok(wanted.max(1)),
+        Some(wanted) => match (slots_in(room, wanted), available) {
+            (0, Some(available)) => {
+                let context_memory = per_token * wanted as u64;
+                Err(EngineError::Memory {
+                    needed: (weights + context_memory) >> 20,
+                    weights: weights >> 20,
+                    context_memory: context_memory >> 20,
+                    context: wanted,
+                    available: available >> 20,
+                })
             }
-        }
+            (slots, _) => Ok((wanted.max(1), slots.max(1))),
+        },
         None => {
-            let room =
-                available.unwrap_or(u64::MAX).saturating_sub(weights) / DEFAULT_CONTEXT_SHARE;
-            let fits = (room / per_token.max(1)).min(DEFAULT_CONTEXT as u64) as usize;
-            Ok(most.min(fits).max(1))
+            let room = room / DEFAULT_CONTEXT_SHARE;
+            let context = most.min((room / per_token).min(DEFAULT_CONTEXT as u64) as usize).max(1);
+            Ok((context, slots_in(room, context).max(1)))
         }
     }
 }

@@ -71,6 +71,15 @@ pub enum EngineError {
     /// A loop that was not begun.
     #[error("the backend {0} runs no loop of passes by itself: choose tokens pass by pass")]
     NoLoop(BackendKind),
+    /// All slots are held.
+    #[error("all {slots} slots are held by generations: try again when one has ended")]
+    Busy {
+        /// Slots.
+        slots: usize,
+    },
+    /// A pass failed that several generations shared.
+    #[error("a pass that was shared failed: {0}")]
+    SharedPass(String),
     /// The oracle refused.
     #[error(transparent)]
     Interpreter(#[from] InterpreterError),

@@ -30,13 +30,13 @@ pub struct Further<'s> {
 }
 
 impl Sequence<'_> {
-    /// Notes tokens that were taken in by the target's last pass, whose first rows they were, at this position.
-    pub(crate) fn note_rows(&mut self, tokens: &[TokenId], position: usize) {
+    /// Notes tokens that were taken in by the target's last pass, from this row of it on, at this position.
+    pub(crate) fn note_rows(&mut self, tokens: &[TokenId], position: usize, first_row: usize) {
         let Some(norms) = &self.engine.further else { return };
         let waiting = &mut self.engine.slots[self.slot].waiting;
-        let hidden = self.engine.backend.hidden(tokens.len());
+        let hidden = self.engine.backend.hidden(first_row + tokens.len());
         for (index, (token, row)) in
-            tokens.iter().zip(hidden.chunks(norms.target.width())).enumerate()
+            tokens.iter().zip(hidden.chunks(norms.target.width()).skip(first_row)).enumerate()
         {
             if waiting.rows.is_empty() {
                 // There is no row before it, or it is not known: the layer does without this pair.

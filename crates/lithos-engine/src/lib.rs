@@ -11,19 +11,24 @@ mod backend_emulator;
 mod backend_interpreter;
 #[cfg(feature = "cuda")]
 mod cuda_plan;
+mod deal;
 mod drafters;
 mod engine;
 mod error;
 mod further;
+mod generation;
 mod memory;
 mod noise;
 mod options;
+mod output;
 mod pages;
 mod passes;
 mod request;
 mod rounds;
 mod sampling;
+mod scheduler;
 mod sequence;
+mod shared_pass;
 mod speculation;
 mod stop;
 mod trace;
@@ -36,6 +41,7 @@ pub use drafters::{
 pub use engine::{Engine, MemoryUse, choose_backend};
 pub use error::EngineError;
 pub use further::Further;
+pub use generation::GenerationId;
 pub use lithos_compiler::{
     ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, Fusion, MAX_DECODE_ROWS, MAX_ENDS,
 };
@@ -46,6 +52,7 @@ pub use passes::{LaunchTime, PassTimes, WeighedLaunch};
 pub use request::{Cancel, Completion, Event, FinishReason, Request, Timings};
 pub use rounds::{IN_PROMPT, MOST_VISIT, Rounds, Visit};
 pub use sampling::{Sampler, Sampling, largest};
+pub use scheduler::Ended;
 pub use sequence::Sequence;
 pub use speculation::{RoundTimes, Speculation};
 pub use stop::StopTexts;

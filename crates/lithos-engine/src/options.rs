@@ -76,6 +76,8 @@ pub struct EngineOptions {
     pub isa: Option<Isa>,
     /// Positions that a sequence can reach; `None` for what the model was made for, within memory.
     pub context: Option<usize>,
+    /// Generations that run side by side at most, each with a context of its own; fewer where memory does not hold as many.
+    pub slots: usize,
     /// Rows of a prefill chunk; `None` for the backend's choice.
     pub chunk: Option<usize>,
     /// Whether the emulator checks every access (bounds, unwritten values, races), at a hundredth of its speed.
@@ -96,6 +98,7 @@ impl Default for EngineOptions {
             threads: None,
             isa: None,
             context: None,
+            slots: 1,
             chunk: None,
             checks: false,
             draft: Draft::None,

@@ -165,7 +165,7 @@ impl Sampler {
     }
 
     /// The token was chosen.
-    fn take_in(&mut self, token: TokenId) {
+    pub(crate) fn take_in(&mut self, token: TokenId) {
         self.position = self.position.wrapping_add(1);
         self.seen.entry(token).or_default().generated += 1;
     }

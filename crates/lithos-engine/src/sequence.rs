@@ -19,6 +19,8 @@ pub(crate) struct Slot {
     pub(crate) pages: Vec<u32>,
     /// Rows of the last decode pass that are not yet accepted or rejected.
     pub(crate) undecided: Vec<TokenId>,
+    /// The first of them in that pass.
+    pub(crate) first_row: usize,
     /// In a loop on the device, the token that the next pass takes in.
     pub(crate) anchor: Option<TokenId>,
     /// What its multi-token prediction layer, if the model has one, has yet to take in.
@@ -88,7 +90,7 @@ impl<'e> Sequence<'e> {
         let step = StepState::single(self.rows(tokens.len()), 0);
         self.engine.backend.prefill(&step, &ids(tokens))?;
         let position = self.tokens().len();
-        self.note_rows(tokens, position);
+        self.note_rows(tokens, position, 0);
         let slot = &mut self.engine.slots[self.slot];
         slot.tokens.extend_from_slice(tokens);
         slot.state_position = slot.tokens.len();
@@ -125,14 +127,8 @@ impl<'e> Sequence<'e> {
     /// [`EngineError`] if the tokens do not fit or the pass failed.
     pub fn decode(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
         self.make_room(tokens)?;
-        self.take_in_further()?;
         let tokens = &tokens[..tokens.len().min(MAX_DECODE_ROWS)];
-        let step = StepState::single(self.rows(tokens.len()), tokens.len());
-        self.engine.backend.decode(&step, &ids(tokens))?;
-        let slot = &mut self.engine.slots[self.slot];
-        slot.state_position = slot.tokens.len();
-        slot.undecided = tokens.to_vec();
-        Ok(self.engine.backend.logits())
+        self.engine.decode_together(&[(self.slot, tokens.to_vec())])
     }
 
     /// Positions that the context has left.
@@ -159,7 +155,8 @@ impl<'e> Sequence<'e> {
         accepted.truncate(count);
         let position = slot.tokens.len();
         slot.tokens.extend_from_slice(&accepted);
-        self.note_rows(&accepted, position);
+        let first = slot.first_row;
+        self.note_rows(&accepted, position, first);
     }
 
     /// Begins rounds that the device runs by itself, with the last chosen token and drafts of those that follow it: a first pass takes
@@ -247,6 +244,38 @@ impl<'e> Sequence<'e> {
             position: slot.tokens.len() as u32,
             state_position: slot.state_position as u32,
         }
+    }
+}
+
+impl Engine {
+    /// Runs tokens of several slots, at most [`MAX_DECODE_ROWS`] in all, as one decode pass and returns their logits `[tokens, vocabulary]`.
+    /// None is committed until [`Sequence::accept`].
+    ///
+    /// # Errors
+    /// As [`Sequence::decode`].
+    pub(crate) fn decode_together(
+        &mut self,
+        parts: &[(usize, Vec<TokenId>)],
+    ) -> Result<&[f32], EngineError> {
+        let mut rows = Vec::with_capacity(parts.len());
+        let mut tokens = Vec::new();
+        for (slot, part) in parts {
+            let mut sequence = Sequence::new(self, *slot);
+            sequence.make_room(part)?;
+            sequence.take_in_further()?;
+            rows.push(sequence.rows(part.len()));
+            tokens.extend(part.iter().map(|token| token.0));
+        }
+        self.backend.decode(&StepState::together(&rows), &tokens)?;
+        let mut first_row = 0;
+        for (slot, part) in parts {
+            let slot = &mut self.slots[*slot];
+            slot.state_position = slot.tokens.len();
+            slot.undecided.clone_from(part);
+            slot.first_row = first_row;
+            first_row += part.len();
+        }
+        Ok(self.backend.logits())
     }
 }
 

@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod distribution;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lithos_model::dspark::DraftHead;
 use lithos_model::text::TokenId;
@@ -17,16 +17,13 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::drafters::{
-    Copying, Distribution, Draft, DraftLength, Drafter, Draws, Dspark, MOST_DRAFTS, Mixed, Mtp,
-    Outcome, Proposal, Proposals,
+    Copying, Distribution, Draft, DraftLength, Drafter, Draws, Dspark, Mixed, Mtp, Outcome,
+    Proposal, Proposals,
 };
-use crate::engine::{Engine, Output};
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::options::BackendKind;
-use crate::request::{Event, FinishReason, Request};
-use crate::sampling::Sampler;
 use crate::sequence::Sequence;
-use crate::trace::Span;
 use crate::verify_length::PassCosts;
 
 /// What became of drafts.
@@ -124,11 +121,11 @@ pub(crate) struct Trained<'e> {
 }
 
 /// Chooses a row's token from its logits, given the draft there if it was drawn and what from; and says whether the generation ends with it.
-type Choose<'c> = dyn FnMut(&[f32], Option<(TokenId, &Distribution)>) -> (TokenId, bool) + 'c;
+pub(crate) type Choose<'c> = dyn FnMut(&[f32], Option<(TokenId, &Distribution)>) -> (TokenId, bool) + 'c;
 
 /// Chooses tokens row by row, for as long as they are the drafts of a proposal, of which as many were verified as there are rows after the
 /// first.
-fn choose_rows(
+pub(crate) fn choose_rows(
     logits: &[f32],
     vocabulary: usize,
     proposal: &Proposal,
@@ -149,11 +146,9 @@ fn choose_rows(
     chosen
 }
 
-/// A drafter, and what was learned of passes.
+/// The drafter of a slot, and what became of its drafts.
 pub(crate) struct Speculator {
     drafter: Box<dyn Drafter>,
-    costs: PassCosts,
-    length: DraftLength,
     /// What became of the drafts of this generation.
     report: Speculation,
 }
@@ -193,65 +188,44 @@ impl Speculator {
             Draft::Mtp => mtp()?,
             Draft::Copy => Box::new(Copying::default()),
         };
-        Some(Speculator::with(drafter, length))
+        Some(Speculator::with(drafter))
     }
 
-    pub(crate) fn with(drafter: Box<dyn Drafter>, length: DraftLength) -> Self {
+    pub(crate) fn with(drafter: Box<dyn Drafter>) -> Self {
         let report = Speculation { source: drafter.source(), ..Speculation::default() };
-        Speculator { drafter, costs: PassCosts::default(), length, report }
+        Speculator { drafter, report }
     }
 
     /// A generation begins, whose first token was chosen.
-    fn begin(&mut self, prompt: &[TokenId], first: TokenId, draws: Option<Draws>) {
+    pub(crate) fn begin(&mut self, prompt: &[TokenId], first: TokenId, draws: Option<Draws>) {
         self.drafter.draw(draws);
         self.report = Speculation { source: self.drafter.source(), ..Speculation::default() };
         self.drafter.begin(prompt);
         self.drafter.take_in(&[first]);
     }
 
-    /// A pass over the last token and at most so many drafts. Returns the last token chosen.
-    fn round(
+    /// At most so many drafts of what follows the last token chosen.
+    pub(crate) fn propose(
         &mut self,
         sequence: &mut Sequence<'_>,
-        anchor: TokenId,
         most: usize,
-        choose: &mut Choose<'_>,
-    ) -> Result<TokenId, EngineError> {
-        let began = Instant::now();
-        let proposal = self.drafter.propose(sequence, MOST_DRAFTS.min(most))?;
-        let verified = self.costs.choose(&proposal, self.length);
-        let drafts = &proposal.tokens[..verified];
-        let rows = [&[anchor], drafts].concat();
-        let vocabulary = sequence.vocabulary();
-        let drafted = Instant::now();
-        let logits = sequence.decode(&rows)?;
-        let verified_at = Instant::now();
-        self.costs.observe(rows.len(), verified_at - drafted);
-        let chosen = choose_rows(&logits[..rows.len() * vocabulary], vocabulary, &proposal, choose);
-        sequence.accept(chosen.len());
-        let accepted = chosen.iter().zip(drafts).take_while(|(a, b)| a == b).count();
-        self.report.count(verified, accepted, chosen.len());
-        let seconds = (verified_at - began).as_secs_f64();
-        // Where so many drafts were asked for, it is not asked whether they pay.
-        let one_row = match self.length {
-            DraftLength::Auto => self.costs.one_row(),
-            DraftLength::Fixed(_) => None,
-        };
-        self.drafter.learn(&Outcome { verified, accepted, seconds, one_row });
-        self.drafter.take_in(&chosen);
+    ) -> Result<Proposal, EngineError> {
+        self.drafter.propose(sequence, most)
+    }
+
+    /// What became of the last proposal, and the tokens that were chosen.
+    pub(crate) fn settle(&mut self, outcome: &Outcome, chosen: &[TokenId]) {
+        self.report.count(outcome.verified, outcome.accepted, chosen.len());
+        self.drafter.learn(outcome);
+        self.drafter.take_in(chosen);
+    }
+
+    /// What the parts of a round took.
+    pub(crate) fn add_times(&mut self, draft: Duration, verify: Duration, accept: Duration) {
         let times = &mut self.report.times;
-        times.draft += drafted - began;
-        times.verify += verified_at - drafted;
-        let chose = Instant::now();
-        times.accept += chose - verified_at;
-        for (name, start, end, tokens) in [
-            ("draft", began, drafted, proposal.tokens.len()),
-            ("verify", drafted, verified_at, rows.len()),
-            ("accept", verified_at, chose, chosen.len()),
-        ] {
-            sequence.engine.trace.add(Span { name, start, took: end - start, tokens });
-        }
-        Ok(chosen.last().copied().unwrap_or(anchor))
+        times.draft += draft;
+        times.verify += verify;
+        times.accept += accept;
     }
 }
 
@@ -259,7 +233,11 @@ impl Engine {
     /// Chooses where the drafts of later generations come from. What was learned of passes is forgotten.
     pub fn set_draft(&mut self, draft: Draft, length: DraftLength) {
         let trained = Trained { dspark: self.draft_head.as_ref(), mtp: self.further.is_some() };
-        self.speculator = Speculator::new(draft, length, self.backend(), trained);
+        let backend = self.backend();
+        let drafts = || Speculator::new(draft, length, backend, trained);
+        self.speculators = (0..self.slots.len()).map(|_| drafts()).collect();
+        self.options.draft_length = length;
+        self.costs = PassCosts::default();
     }
 
     /// Chooses what trained drafters propose in later generations.
@@ -272,49 +250,11 @@ impl Engine {
         self.draft_head.as_ref()
     }
 
-    /// Has later generations drafted by this. What was learned of passes is forgotten.
+    /// Has later generations in the first slot drafted by this, and those in others by nothing. What was learned of passes is forgotten.
     pub fn set_drafter(&mut self, drafter: Box<dyn Drafter>, length: DraftLength) {
-        self.speculator = Some(Speculator::with(drafter, length));
-    }
-
-    /// One round after another, from the first token on, until something ends the generation.
-    pub(crate) fn draft_rounds(
-        &mut self,
-        request: &Request,
-        first: TokenId,
-        limit: usize,
-        sampler: &mut Sampler,
-        output: &mut Output,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<FinishReason, EngineError> {
-        let (context, mut token) = (self.context(), first);
-        let Some(mut speculator) = self.speculator.take() else { return Ok(FinishReason::Length) };
-        let draws = match self.options().proposals {
-            Proposals::Likeliest => None,
-            Proposals::Drawn => sampler.draws(),
-        };
-        speculator.begin(&request.prompt, first, draws);
-        let mut finish = None;
-        let mut failed = None;
-        while finish.is_none() && failed.is_none() {
-            let mut sequence = self.sequence();
-            // The last token of all is not taken in.
-            let left = limit - output.tokens.len() - 1;
-            let room = context.saturating_sub(sequence.tokens().len() + 1);
-            let mut choose = |logits: &[f32], drawn: Option<(TokenId, &Distribution)>| {
-                let token = match drawn {
-                    Some((draft, from)) => sampler.choose(logits, draft, from),
-                    None => sampler.sample(logits),
-                };
-                finish = output.take(token, limit, request, on_event);
-                (token, finish.is_some())
-            };
-            match speculator.round(&mut sequence, token, left.min(room), &mut choose) {
-                Ok(last) => token = last,
-                Err(error) => failed = Some(error),
-            }
-        }
-        self.speculator = Some(speculator);
-        failed.map_or(Ok(finish.unwrap_or(FinishReason::Length)), Err)
+        self.speculators = (0..self.slots.len()).map(|_| None).collect();
+        self.speculators[0] = Some(Speculator::with(drafter));
+        self.options.draft_length = length;
+        self.costs = PassCosts::default();
     }
 }

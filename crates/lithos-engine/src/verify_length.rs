@@ -39,13 +39,8 @@ impl PassCosts {
         }
     }
 
-    /// Seconds of a pass of one row, once one was seen.
-    pub(crate) fn one_row(&self) -> Option<f64> {
-        self.one
-    }
-
     /// Seconds of a pass of so many rows; `None` before one of one row was seen.
-    fn seconds(&self, rows: usize) -> Option<f64> {
+    pub(crate) fn seconds(&self, rows: usize) -> Option<f64> {
         let one = self.one?;
         if rows < 2 {
             return Some(one);

@@ -30,7 +30,7 @@ fn kernels_are_those_that_were_reviewed() {
         let options = DeviceOptions {
             fusion,
             slots: 1,
-            capacity: 512,
+            context: 512,
             key_values: KeyValues::Bf16,
             range_keys: 256,
         };

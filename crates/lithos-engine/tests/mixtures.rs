@@ -120,7 +120,7 @@ fn fused_experts_are_packed_as_separate_ones() {
         let options = DeviceOptions {
             fusion: Fusion::Layer,
             slots: 1,
-            capacity: 512,
+            context: 512,
             key_values: KeyValues::F32,
             range_keys: 256,
         };

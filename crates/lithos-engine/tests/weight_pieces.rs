@@ -22,7 +22,7 @@ fn pieces_of_any_size_in_any_order_are_the_whole() {
         let options = DeviceOptions {
             fusion: Fusion::Step,
             slots: 1,
-            capacity: 512,
+            context: 512,
             key_values: KeyValues::Bf16,
             range_keys: 256,
         };

@@ -126,11 +126,12 @@ impl Places {
         schedule: &Schedule,
         options: &DeviceOptions,
     ) -> Result<Self, DeviceError> {
-        let pages = options.capacity.div_ceil(PAGE_TOKENS) + options.slots - 1;
+        let pages_per_slot = options.context.div_ceil(PAGE_TOKENS);
+        let pages = options.slots * pages_per_slot;
         Ok(Places {
             weights: WeightPlaces::new(graph, schedule)?,
             states: StatePlaces::new(graph, options, pages, schedule.buffer(schedule.logits).width),
-            pages_per_slot: pages,
+            pages_per_slot,
             pages,
         })
     }

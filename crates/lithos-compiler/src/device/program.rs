@@ -25,8 +25,8 @@ pub struct DeviceOptions {
     pub fusion: Fusion,
     /// Slots.
     pub slots: usize,
-    /// Tokens that all slots together can hold.
-    pub capacity: usize,
+    /// Tokens that each slot can hold.
+    pub context: usize,
     /// Element type of keys and values.
     pub key_values: KeyValues,
     /// Keys of an attention range, after the first 32 ranges of 32 keys: a multiple of 32, at most 256.
@@ -182,7 +182,7 @@ impl Program {
             Options {
                 pass: PassKind::Decode,
                 fusion: options.fusion,
-                attention_ranges: options.ranges(options.capacity).max(1),
+                attention_ranges: options.ranges(options.context).max(1),
                 partial_header: PARTIAL_HEADER,
                 merge_in: MergeIn::Phase,
             },

@@ -51,7 +51,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let options = DeviceOptions {
         fusion: args.fusion,
         slots: 1,
-        capacity: args.context as usize,
+        context: args.context as usize,
         key_values: KeyValues::Bf16,
         range_keys: 256,
     };
