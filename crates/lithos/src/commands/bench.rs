@@ -40,8 +40,8 @@ pseudo-random ids, then greedy decoding. Ratios are taken within a turn or a rep
 that slows down for a while changes them little. Figures are median (least..most); 1 GB is 10^9 bytes.
 
 The read stream is a plain sequential read of a buffer of 1 GiB (less where memory is short) by as many \
-threads, in pages as large as those of the weights, or the card's own reads of 8 GiB. Decode GB/s are the weights that a decode \
-pass reads, times passes per second; keys and values come on top.
+threads, in pages as large as those of the weights, or the card's own reads of 8 GiB. Decode GB/s are the weights, keys and values that \
+a decode pass reads, times passes per second; what part of the stream they are is shown, and what part the weights alone are.
 
 With --rows, single passes are timed on a card, with the time of each kernel.
 
@@ -297,10 +297,12 @@ struct Figures {
     stream: Spread,
     prefill: Spread,
     decode: Spread,
-    /// Bytes of weights per second.
+    /// Bytes of weights, keys and values per second of decoding.
     moved: Spread,
-    /// Of the stream of the same turn.
+    /// What part of the stream of the same turn that is.
     fraction: Spread,
+    /// What part the weights alone are.
+    weights_fraction: Spread,
     /// Against `none` of the same repeat.
     prefill_ratio: Option<Spread>,
     decode_ratio: Option<Spread>,
@@ -309,6 +311,7 @@ struct Figures {
 impl Report<'_> {
     fn figures(&self, variant: &Variant) -> Option<Figures> {
         let weights = variant.engine.memory().read_per_pass as f64;
+        let moved = weights + self.key_value_bytes(&variant.engine) as f64;
         let of = |value: &dyn Fn(&Sample) -> f64| Spread::of(variant.samples.iter().map(value));
         let control = self.variants.iter().find(|other| other.fusion == Fusion::None);
         let against = |value: &dyn Fn(&Sample) -> f64| {
@@ -319,8 +322,9 @@ impl Report<'_> {
             stream: of(&|sample| sample.stream)?,
             prefill: of(&|sample| sample.prefill)?,
             decode: of(&|sample| sample.decode)?,
-            moved: of(&|sample| sample.decode * weights)?,
-            fraction: of(&|sample| sample.decode * weights / sample.stream)?,
+            moved: of(&|sample| sample.decode * moved)?,
+            fraction: of(&|sample| sample.decode * moved / sample.stream)?,
+            weights_fraction: of(&|sample| sample.decode * weights / sample.stream)?,
             prefill_ratio: against(&|sample| sample.prefill),
             decode_ratio: against(&|sample| sample.decode),
         })
@@ -399,6 +403,7 @@ impl Report<'_> {
             level["decode_tokens_per_s"] = spread(figures.decode, 1.0);
             level["decode_gb_per_s"] = spread(figures.moved, 1e9);
             level["decode_fraction_of_stream"] = spread(figures.fraction, 1.0);
+            level["weights_fraction_of_stream"] = spread(figures.weights_fraction, 1.0);
             level["prefill_against_none"] =
                 json!(figures.prefill_ratio.map(|ratio| spread(ratio, 1.0)));
             level["decode_against_none"] =
@@ -418,8 +423,14 @@ fn speeds(figures: &Figures) -> Vec<String> {
     ]
 }
 
-const RATIOS: [&str; 5] =
-    ["fusion", "decode GB/s", "% of the stream", "prefill against none", "decode against none"];
+const RATIOS: [&str; 6] = [
+    "fusion",
+    "decode GB/s",
+    "% of the stream",
+    "weights alone, %",
+    "prefill against none",
+    "decode against none",
+];
 
 fn ratios(figures: &Figures) -> Vec<String> {
     let ratio = |ratio: Option<Spread>| match ratio {
@@ -429,6 +440,7 @@ fn ratios(figures: &Figures) -> Vec<String> {
     vec![
         format!("{:.1}", figures.moved.in_units_of(1e9)),
         format!("{:.0}", figures.fraction.in_units_of(0.01)),
+        format!("{:.0}", figures.weights_fraction.in_units_of(0.01)),
         ratio(figures.prefill_ratio),
         ratio(figures.decode_ratio),
     ]
