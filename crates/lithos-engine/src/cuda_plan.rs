@@ -99,6 +99,11 @@ fn phases_of(program: &Program, launch: &Launch) -> std::ops::Range<usize> {
     }
 }
 
+/// Joins of some launches.
+pub(crate) fn joins(program: &Program, launches: &[Launch]) -> usize {
+    launches.iter().map(|launch| phases_of(program, launch).len().saturating_sub(1)).sum()
+}
+
 /// Names the region and the phases between which a join is, by its number within a pass, counted from 1.
 pub(crate) fn place_of_join(program: &Program, launches: &[Launch], number: u32) -> String {
     let mut left = number as usize;
@@ -242,7 +247,8 @@ mod tests {
         let next =
             place_of_join(&program, &program.launches, 1 + joins(&program.launches[first]) as u32);
         assert!(next.contains("layer 1"), "{next}");
-        let all: usize = program.launches.iter().map(joins).sum();
+        let all = super::joins(&program, &program.launches);
+        assert_eq!(all, program.launches.iter().map(joins).sum::<usize>());
         let past = place_of_join(&program, &program.launches, all as u32 + 1);
         assert_eq!(past, format!("join {} of a pass", all + 1));
     }
