@@ -1,6 +1,7 @@
 //! Requests that a model answers, in all dialects: `POST /v1/chat/completions`, `/v1/messages`, `/v1/responses`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -57,7 +58,7 @@ pub(crate) async fn answer<R: DialectRequest>(
         let answer = Answer { answer, events, _cancel: cancel, log, heartbeat: app.heartbeat };
         return Ok(stream::respond(answer).await?);
     }
-    let (text, ending, counts) = collect(events).await?;
+    let (text, ending, counts) = collect(events, &log).await?;
     drop(cancel);
     log.counts(counts);
     Ok(Json(answer.whole(&text, &ending, counts)).into_response())
@@ -113,6 +114,7 @@ fn submit(
         max_tokens: generation.max_tokens,
         stop: generation.stop.clone(),
         ignore_end: generation.ignore_end,
+        queued: Instant::now(),
         cancel: cancel.clone(),
         events: sender,
     })?;
@@ -141,12 +143,16 @@ fn sampling(defaults: &Sampling, asked: &Generation) -> Sampling {
 /// Waits for a whole answer.
 async fn collect(
     mut events: UnboundedReceiver<JobEvent>,
+    log: &RequestLog,
 ) -> Result<(String, Ending, TokenCounts), ApiError> {
     let mut answer = String::new();
     while let Some(event) = events.recv().await {
         match event {
             JobEvent::Started => {}
-            JobEvent::Text(text) => answer.push_str(&text),
+            JobEvent::Text(text) => {
+                log.text();
+                answer.push_str(&text);
+            }
             JobEvent::Finished(ending, counts) => return Ok((answer, ending, counts)),
             JobEvent::Failed(error) => return Err(error),
         }

@@ -4,7 +4,7 @@ use lithos_engine::{Completion, Engine, EngineError, Event, Request, Sampling, T
 use lithos_model::text::{Detokenizer, TemplateOptions, Text, TextError};
 use lithos_protocol::Conversation;
 
-use crate::model::{ModelError, ModelInfo, Prompts, TextModel};
+use crate::model::{ModelError, ModelInfo, Prompts, Resources, TextModel};
 
 impl TextModel for Engine {
     fn info(&self) -> ModelInfo {
@@ -25,6 +25,13 @@ impl TextModel for Engine {
 
     fn default_sampling(&self) -> Sampling {
         Engine::default_sampling(self)
+    }
+
+    fn resources(&self) -> Resources {
+        let memory = self.memory();
+        // A backend that does not count says nothing.
+        let known = |bytes: u64| (bytes > 0).then_some(bytes);
+        Resources { memory: known(memory.resident), read_per_pass: known(memory.read_per_pass) }
     }
 }
 

@@ -170,7 +170,10 @@ async fn models_are_listed_and_found() {
         (status, &error["error"]["code"]),
         (StatusCode::NOT_FOUND, &json!("model_not_found"))
     );
-    assert_eq!(fixture.get("/health").await, (StatusCode::OK, json!({"status": "ok"})));
+    assert_eq!(
+        fixture.get("/health").await,
+        (StatusCode::OK, json!({"status": "ready", "waiting": 0, "running": 0}))
+    );
 }
 
 #[tokio::test]
