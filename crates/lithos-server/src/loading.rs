@@ -1,17 +1,16 @@
 //! What is answered while a model is being opened.
 
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
 use lithos_protocol::ApiError;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
 use crate::connections::Connections;
 use crate::guards::{Guards, HEALTH, guard};
@@ -22,32 +21,19 @@ use crate::response::{HttpError, speak};
 use crate::server::Ids;
 
 /// Answers that the model is being opened until `opened` is ready: `/health` with the state `loading`, the page, and everything
-/// else with 503 and a time to come again. Returns what `opened` gives; [`serve`](crate::serve) may then go on with the listener.
+/// else with 503 and a time to come again. Then [`serve`](crate::serve) may go on with the listener.
 ///
 /// # Errors
 /// As [`Server::start`](crate::Server::start) where there is no key; [`ServeError::Socket`].
-pub async fn serve_while_loading<T>(
+pub async fn serve_while_loading(
     listener: &TcpListener,
     options: &ServerOptions,
-    opened: impl Future<Output = T>,
-) -> Result<T, ServeError> {
+    opened: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
     let address = listener.local_addr()?;
     options.check_key(address)?;
-    let (sender, on_opened) = oneshot::channel::<()>();
-    let until = async {
-        // Its sender ends either way.
-        let _ = on_opened.await;
-    };
-    let mut opened = pin!(opened);
-    let connections = Connections::new(listener, options);
-    let mut answering = pin!(connections.serve(router(options, address), until));
-    let result = tokio::select! {
-        result = &mut opened => result,
-        () = &mut answering => return Ok(opened.await),
-    };
-    drop(sender);
-    answering.await;
-    Ok(result)
+    Connections::new(listener, options).serve(router(options, address), opened).await;
+    Ok(())
 }
 
 fn router(options: &ServerOptions, address: SocketAddr) -> Router {
@@ -73,7 +59,7 @@ async fn not_yet() -> HttpError {
 /// A connection that stays open would meet the end of this router instead of the beginning of the next.
 async fn close(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    let close = axum::http::HeaderValue::from_static("close");
-    response.headers_mut().insert(axum::http::header::CONNECTION, close);
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
     response
 }
