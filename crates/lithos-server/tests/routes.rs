@@ -447,3 +447,28 @@ async fn closing_the_server_ends_its_answers() {
     let (status, _) = read_json(response).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
 }
+
+#[tokio::test]
+async fn json_is_bounded_in_depth() {
+    let fixture = Fixture::new();
+    // Deep enough to overflow the stack of whoever follows it without a bound.
+    for depth in [200, 100_000] {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let deep = format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {
+                let tools = format!("{{\"messages\": [], \"tools\": {deep}}}");
+                for body in [&deep, &tools] {
+                    let request = Request::post(path)
+                        .header("host", LOOPBACK)
+                        .header("content-type", "application/json")
+                        .body(Body::from(body.clone()))
+                        .unwrap();
+                    let (status, error) = read_json(fixture.send(request).await).await;
+                    assert_eq!(status, StatusCode::BAD_REQUEST, "{error}");
+                    assert!(error["error"]["message"].is_string(), "{error}");
+                }
+            }
+        }
+    }
+    assert_eq!(fixture.get("/health").await.0, StatusCode::OK);
+}

@@ -123,6 +123,8 @@ fn agents_are_told_of_the_server_and_its_model() {
 
     let hermes = run("hermes", &["--lean"]);
     has(&hermes, &format!("CUSTOM_BASE_URL={url}/v1"));
+    has(&hermes, &format!("OPENAI_BASE_URL={url}/v1"));
+    has(&hermes, "OPENAI_API_KEY=none");
     has(&hermes, &format!("HERMES_INFERENCE_MODEL={model}"));
     // Other commands of its own get no flags of a conversation.
     assert_eq!(hermes[..2], ["argument say", "argument a b"]);

@@ -43,7 +43,8 @@ class Sample {
 }
 
 const digits = (value, most) => value.toLocaleString("en", { maximumFractionDigits: most });
-const rounded = (value) => digits(value, value < 10 ? 2 : value < 100 ? 1 : 0);
+/** Three digits that mean something. */
+const rounded = (value) => (value < 1000 ? value.toPrecision(3) : digits(value, 0));
 
 function bytes(value) {
   if (value === undefined) return "not known";
@@ -81,7 +82,8 @@ function draw() {
     const share = (100 * reached) / stream;
     at("fill").style.width = `${Math.min(share, 100)}%`;
     at("bar").setAttribute("aria-valuenow", String(Math.round(Math.min(share, 100))));
-    say("roofline-note", `weights read at ${bytes(reached)}/s, ${digits(share, 0)} % of the ${bytes(stream)}/s measured at the start`);
+    const above = share > 100 ? ": more than memory gives, so caches hold a part, or the machine was busy then" : "";
+    say("roofline-note", `weights read at ${bytes(reached)}/s, ${digits(share, 0)} % of the ${bytes(stream)}/s measured at the start${above}`);
   }
   const perRound = ratio(since("decode_pass_tokens_total"), since("decode_passes_total"));
   say("per-round", optional(perRound, (value) => digits(value, 2)));

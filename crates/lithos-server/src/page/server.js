@@ -5,6 +5,8 @@ const dialog = document.getElementById("key-dialog");
 const input = document.getElementById("key");
 
 let asking;
+/** Whether the question was put away without a key. Then only what was asked for by hand brings it back. */
+let dismissed = false;
 
 /** The key, from whoever looks at the page. Several requests that miss it share one question. */
 function askForKey() {
@@ -17,6 +19,7 @@ function askForKey() {
         asking = undefined;
         const key = input.value.trim();
         input.value = "";
+        dismissed = key === "";
         if (key) sessionStorage.setItem(KEY, key);
         resolve(key !== "");
       },
@@ -38,7 +41,8 @@ export async function ask(path, options = {}) {
   if (key) headers.authorization = `Bearer ${key}`;
   const response = await fetch(path, { ...options, headers });
   if (response.ok) return response;
-  if (response.status === 401 && (await askForKey())) return ask(path, options);
+  const byHand = options.method === "POST";
+  if (response.status === 401 && (byHand || !dismissed) && (await askForKey())) return ask(path, options);
   const body = await response.json().catch(() => undefined);
   throw new Error(body?.error?.message ?? `the server answered with status ${response.status}`);
 }

@@ -19,7 +19,7 @@ pub const CODEX: Agent = Agent {
 const KEY: &str = "LITHOS_API_KEY";
 
 /// Parts that bring tools with them which a small model does better without.
-const LEAN: [&str; 2] = ["multi_agent", "apps"];
+const LEAN: [&str; 4] = ["multi_agent", "goals", "view_image", "apps"];
 
 fn prepare(launch: &mut Launch, session: &Session<'_>) {
     let endpoint = session.endpoint;

@@ -23,6 +23,9 @@ fn prepare(launch: &mut Launch, session: &Session<'_>) {
     launch.variables = vec![
         ("CUSTOM_BASE_URL", format!("{}/v1", endpoint.url)),
         ("CUSTOM_API_KEY", NO_KEY.to_owned()),
+        // Without these it takes itself for not set up.
+        ("OPENAI_BASE_URL", format!("{}/v1", endpoint.url)),
+        ("OPENAI_API_KEY", NO_KEY.to_owned()),
         ("HERMES_INFERENCE_PROVIDER", "custom".into()),
         ("HERMES_INFERENCE_MODEL", endpoint.model.clone()),
     ];
