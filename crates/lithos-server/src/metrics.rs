@@ -101,7 +101,7 @@ impl Metrics {
             all.now::<Gauge>("process_resident_memory", help, Unit::Bytes)
         });
         Metrics {
-            requests: all.plain("requests", "Requests by route and status; 499 for clients that left"),
+            requests: all.plain("requests", "Requests by route and status; 499 for clients that left before an answer began"),
             first_token: all.histogram("time_to_first_token", "From the arrival of a request to the first text of its answer, waiting included", 0.01, 16),
             inter_token: all.histogram("inter_token", "Time of a token after the first, as the mean of each answer", 0.0005, 16),
             queue_wait: all.histogram("queue_wait", "How long requests waited for their turn", 0.001, 18),

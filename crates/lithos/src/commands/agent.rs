@@ -31,7 +31,7 @@ pub struct AgentArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Arguments of the agent
-    #[arg(last = true, value_name = "ARGS")]
+    #[arg(last = true, value_name = "ARGS", help_heading = "Agent")]
     arguments: Vec<OsString>,
 }
 

@@ -25,7 +25,7 @@ pub struct RunArgs {
     #[command(flatten)]
     server: EndpointArgs,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = "Program")]
     command: Vec<OsString>,
 }
 
