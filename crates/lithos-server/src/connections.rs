@@ -1,4 +1,4 @@
-//! Connections: accepted up to a bound, closed when they are silent for too long.
+//! Connections: accepted up to a bound, closed when they are silent, or do not read, for too long.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 
 use crate::options::ServerOptions;
 
@@ -72,7 +73,10 @@ impl<'l> Connections<'l> {
                 tracing::debug!(%error, "TCP_NODELAY could not be set");
             }
             let service = TowerToHyperService::new(router.clone());
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            // Who does not read its answer would hold its connection for ever.
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(self.idle));
+            let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
             let connection = graceful.watch(connection);
             tasks.spawn(async move {
                 let _permit = permit;

@@ -18,7 +18,8 @@ pub struct ServerOptions {
     pub queue_capacity: usize,
     /// The longest silence of a stream: after it an event of the dialect tells the client to wait on.
     pub heartbeat: Duration,
-    /// How long a connection may go without the whole head of a request: at its beginning, and between requests.
+    /// How long a connection may go without the whole head of a request: at its beginning, and between requests; and without
+    /// taking anything of an answer that is there.
     pub idle: Duration,
     /// Bytes of a request's body at most.
     pub body_limit: usize,

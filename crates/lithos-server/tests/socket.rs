@@ -294,6 +294,48 @@ async fn silent_connections_are_closed_and_running_answers_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_read_is_closed() {
+    let idle = Duration::from_millis(300);
+    let server = run(ServerOptions { idle, ..Default::default() }).await;
+    let client = connect(&server).await;
+    // More answers than the buffers of both sides hold: 30 MB.
+    let request = format!("GET /page/style.css HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+    let requests = request.repeat(6000);
+    let asking = async {
+        let mut rest = requests.as_bytes();
+        while !rest.is_empty() {
+            client.socket.writable().await.unwrap();
+            match client.socket.try_write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return true,
+            }
+        }
+        false
+    };
+    // The server reads no more while it cannot write, so that even asking comes to a halt; then it closes.
+    let closed = timeout(LONG, asking).await.unwrap();
+    let taken = async {
+        let (mut taken, mut buffer) = (0, vec![0; 1 << 16]);
+        loop {
+            client.socket.readable().await.unwrap();
+            match client.socket.try_read(&mut buffer) {
+                Ok(0) => return taken,
+                Ok(count) => taken += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return taken,
+            }
+        }
+    };
+    if !closed {
+        // All requests went into buffers: the server gave up before it had answered them.
+        tokio::time::sleep(4 * idle).await;
+        assert!(timeout(LONG, taken).await.unwrap() < 6000 * 5000);
+    }
+    assert!(server.stop.send(()).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_are_bounded() {
     let server = run(ServerOptions::default()).await;
     let mut client = connect(&server).await;
