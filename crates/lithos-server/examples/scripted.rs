@@ -86,6 +86,10 @@ impl TextModel for Scripted {
 }
 
 impl Prompts for Scripted {
+    fn opens_thought(&self, _prompt: &[TokenId]) -> bool {
+        false
+    }
+
     fn encode_chat(&self, conversation: &Conversation) -> Result<Vec<TokenId>, ModelError> {
         Ok(answer(conversation).chars().map(|c| TokenId(c.into())).collect())
     }

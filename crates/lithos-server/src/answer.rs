@@ -42,6 +42,7 @@ pub(crate) async fn answer<R: DialectRequest>(
     app.check_model(request.model())?;
     log.ignored(request.ignored());
     let prompt = encode(&app, request.generation().conversation.clone()).await?;
+    let opens_thought = app.prompts.opens_thought(&prompt);
     let (prompt_tokens, context) = (prompt.len(), app.info.context);
     if prompt_tokens >= context {
         return Err(too_long::<R>(prompt_tokens, context).into());
@@ -51,9 +52,10 @@ pub(crate) async fn answer<R: DialectRequest>(
         created: app.now(),
         model: app.info.id.clone(),
         prompt_tokens,
+        opens_thought,
     };
     let answer = request.answer(heading);
-    let (events, cancel) = submit(&app, request.generation(), prompt)?;
+    let (events, cancel) = submit(&app, request.generation(), prompt, opens_thought)?;
     if request.streams() {
         let answer = Answer { answer, events, _cancel: cancel, log, heartbeat: app.heartbeat };
         return Ok(stream::respond(answer).await?);
@@ -103,6 +105,7 @@ fn submit(
     app: &App,
     generation: &Generation,
     prompt: Vec<TokenId>,
+    opens_thought: bool,
 ) -> Result<(UnboundedReceiver<JobEvent>, CancelOnDrop), ApiError> {
     let sampling = sampling(&app.default_sampling, generation);
     sampling.validate().map_err(ApiError::bad_request)?;
@@ -110,6 +113,7 @@ fn submit(
     let cancel = Cancel::default();
     app.queue.push(Job {
         prompt,
+        opens_thought,
         sampling,
         max_tokens: generation.max_tokens,
         stop: generation.stop.clone(),

@@ -61,6 +61,9 @@ pub trait Prompts: Send + Sync + 'static {
     /// [`ModelError::Refused`] if there is no prompt for this conversation.
     fn encode_chat(&self, conversation: &Conversation) -> Result<Vec<TokenId>, ModelError>;
 
+    /// Whether the answer to this prompt begins inside a thought, since the prompt ends in one.
+    fn opens_thought(&self, prompt: &[TokenId]) -> bool;
+
     /// The text of generated tokens, without special ones.
     fn text(&self, tokens: &[TokenId]) -> String;
 }

@@ -11,6 +11,8 @@ use tokio::sync::mpsc::UnboundedSender;
 /// One request for the model.
 pub(crate) struct Job {
     pub(crate) prompt: Vec<TokenId>,
+    /// Whether the prompt ends inside a thought.
+    pub(crate) opens_thought: bool,
     pub(crate) sampling: Sampling,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) stop: Vec<String>,
@@ -151,6 +153,7 @@ mod tests {
         let cancel = Cancel::default();
         let job = Job {
             prompt: prompt(name),
+            opens_thought: false,
             sampling: Sampling::greedy(),
             max_tokens: None,
             stop: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use lithos_engine::{Completion, Event, FinishReason, Request};
-use lithos_protocol::{ApiError, Ending, TokenCounts};
+use lithos_protocol::{ApiError, Ending, ThoughtParser, TokenCounts};
 use tokio::sync::oneshot;
 
 use crate::health::Health;
@@ -107,8 +107,32 @@ fn answer(
         prompt: completion.prompt_tokens,
         cached: completion.reused_tokens,
         completion: completion.tokens.len(),
+        thought: thought_tokens(prompts, job.opens_thought, &completion),
     };
     Ok(JobEvent::Finished(ending, counts))
+}
+
+/// How many tokens of an answer are thought: those whose text reaches to its end.
+fn thought_tokens(prompts: &dyn Prompts, opens_thought: bool, completion: &Completion) -> usize {
+    let mut thoughts = ThoughtParser::new(opens_thought);
+    thoughts.push(&completion.text);
+    thoughts.finish();
+    let bytes = thoughts.thought_bytes();
+    if bytes == 0 {
+        return 0;
+    }
+    // The text of a beginning grows with its tokens.
+    let tokens = &completion.tokens;
+    let (mut low, mut high) = (0, tokens.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if prompts.text(&tokens[..middle]).len() < bytes {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }
 
 /// The stop text that ended an answer: the tokens have it, the text ends before it. `None` if the model ended it.
