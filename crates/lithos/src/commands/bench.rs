@@ -17,7 +17,7 @@ use crate::args::{backend, count, draft, draft_length, fusion, model_path};
 use crate::commands::bench_passes::{self, Passes};
 use crate::commands::bench_speculation::{self, Comparison};
 use crate::statistics::Spread;
-use crate::stream::ReadStream;
+use crate::stream::Stream;
 use crate::table::align;
 use crate::{memory, model, output};
 
@@ -146,43 +146,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         let engine = model::open(model, EngineOptions { fusion: *fusion, ..options })?.engine;
         variants.push(Variant { fusion: *fusion, engine, samples: Vec::new() });
     }
-    let stream = match options.backend {
-        BackendKind::Cuda => Stream::Card,
-        _ => Stream::Cores(ReadStream::new(threads)),
-    };
+    let stream = Stream::of(options.backend, threads);
     measure(args, &stream, &mut variants)?;
     let report = Report { args, threads, stream_bytes: stream.bytes(), variants: &variants };
     let result = report.json();
     output::print(&if args.json { format!("{result}\n") } else { report.table() })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What decoding is compared with.
-enum Stream {
-    /// Reads of this machine's memory.
-    Cores(ReadStream),
-    /// Reads of the card's memory.
-    Card,
-}
-
-impl Stream {
-    /// Bytes of the buffer that is read, where it is this machine's.
-    fn bytes(&self) -> Option<usize> {
-        match self {
-            Stream::Cores(stream) => Some(stream.bytes()),
-            Stream::Card => None,
-        }
-    }
-
-    /// Bytes per second.
-    fn measure(&self, engine: &mut Engine) -> anyhow::Result<f64> {
-        Ok(match self {
-            Stream::Cores(stream) => stream.measure(),
-            Stream::Card => {
-                Spread::of(engine.read_stream()?).map_or(f64::NAN, |spread| spread.median)
-            }
-        })
-    }
 }
 
 /// One fusion level, open, and what was measured of it.
