@@ -20,8 +20,8 @@ impl Thinking {
     /// `thinking` of the type `adaptive` leaves it to the template, as do types that are not known here; a budget has no
     /// counterpart.
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, ApiError> {
-        let mut thinking = Thinking::default();
-        thinking.effort = fields.take("reasoning_effort", "a text")?;
+        let effort = fields.take("reasoning_effort", "a text")?;
+        let mut thinking = Thinking { effort, enabled: None };
         if let Some(value) = fields.value("reasoning") {
             let mut reasoning = Fields::new(value, "reasoning")?;
             thinking.effort = reasoning.take("effort", "a text")?.or(thinking.effort);
