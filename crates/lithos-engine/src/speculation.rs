@@ -168,7 +168,11 @@ impl Speculator {
         let accepted = chosen.iter().zip(drafts).take_while(|(a, b)| a == b).count();
         self.report.count(verified, accepted, chosen.len());
         let seconds = (verified_at - began).as_secs_f64();
-        let one_row = self.costs.one_row();
+        // Where so many drafts were asked for, it is not asked whether they pay.
+        let one_row = match self.length {
+            DraftLength::Auto => self.costs.one_row(),
+            DraftLength::Fixed(_) => None,
+        };
         self.drafter.learn(&Outcome { verified, accepted, seconds, one_row });
         self.drafter.take_in(&chosen);
         let times = &mut self.report.times;

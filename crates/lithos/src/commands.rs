@@ -8,6 +8,7 @@ pub mod chat;
 pub mod completions;
 pub mod env;
 pub mod eval;
+mod eval_drafts;
 pub mod explain;
 pub mod generate;
 pub mod models;

@@ -98,7 +98,7 @@ pub struct Outcome {
     pub accepted: usize,
     /// Seconds to draft and to verify.
     pub seconds: f64,
-    /// Seconds that a pass without drafts takes, once one was seen.
+    /// Seconds that a pass without drafts takes, once one was seen, and where drafts are to pay.
     pub one_row: Option<f64>,
 }
 
