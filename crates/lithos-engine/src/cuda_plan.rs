@@ -186,8 +186,12 @@ mod tests {
     use super::*;
 
     fn program(fusion: Fusion) -> (Graph, Program) {
+        program_of("tiny_qwen35", fusion)
+    }
+
+    fn program_of(golden: &str, fusion: Fusion) -> (Graph, Program) {
         let folder =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens/tiny_qwen35");
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens").join(golden);
         let graph = Model::open(&folder).expect("opens").graph;
         let options = DeviceOptions {
             fusion,
@@ -232,6 +236,26 @@ mod tests {
             }
             assert!(plan.windows(2).all(|pair| pair[0].buffers[6] < pair[1].buffers[6]));
             assert_eq!(plan.iter().any(|launch| launch.cooperative), fusion != Fusion::None);
+        }
+    }
+
+    #[test]
+    fn what_multiplies_has_memory_for_its_rows() {
+        for golden in ["tiny_qwen35", "tiny_qwen35_moe"] {
+            for fusion in Fusion::ALL {
+                let (_, program) = program_of(golden, fusion);
+                let plan = launches(&program.launches, &addresses(), 132, 512, 4096);
+                for (planned, launch) in plan.iter().zip(&program.launches) {
+                    let groups = program.schedule.phases[phases_of(&program, launch)]
+                        .iter()
+                        .flat_map(|phase| &program.schedule.groups[phase.clone()]);
+                    let multiplies = |kind: &str| {
+                        kind == "linear" || kind == "gate_up" || kind.starts_with("expert_")
+                    };
+                    let wanted = groups.map(|group| group.kind.name()).any(multiplies);
+                    assert_eq!(planned.shared_bytes > 0, wanted, "{golden} at {fusion}");
+                }
+            }
         }
     }
 

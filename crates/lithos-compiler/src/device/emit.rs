@@ -117,9 +117,9 @@ fn calls(
     offset
 }
 
-/// Whether a phase multiplies matrices.
+/// Whether a phase multiplies matrices, those of experts too.
 pub(crate) fn projects(calls: &[Call]) -> bool {
-    calls.iter().any(|call| call.tiles > 0)
+    calls.iter().any(|call| call.stages)
 }
 
 fn words_of(phases: &[PhaseCalls]) -> usize {
@@ -160,6 +160,7 @@ mod tests {
             record_type: "R",
             words: vec![word, word],
             tiles: 0,
+            stages: false,
             goes_on: false,
         }]
     }

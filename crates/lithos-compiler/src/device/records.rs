@@ -24,8 +24,10 @@ pub(crate) struct Call {
     pub(crate) function: String,
     pub(crate) record_type: &'static str,
     pub(crate) words: Vec<u32>,
-    /// Tiles of the matrix that it multiplies; 0 for a body that projects nothing.
+    /// Tiles of the matrix that it multiplies, which is known before the pass; 0 where it multiplies none, or those of experts.
     pub(crate) tiles: usize,
+    /// Whether it stages rows in the memory of a launch.
+    pub(crate) stages: bool,
     /// Whether it goes on where the call before it ends: the same operand, and a matrix that lies behind the other's.
     pub(crate) goes_on: bool,
 }
@@ -38,6 +40,7 @@ impl Call {
             record_type: name.rsplit("::").next().unwrap_or(name),
             words: bytemuck::cast_slice(std::slice::from_ref(&record)).to_vec(),
             tiles: 0,
+            stages: false,
             goes_on: false,
         }
     }
@@ -177,7 +180,7 @@ impl Recorder<'_> {
                     masks: grains(choices.masks),
                 };
                 let call = Call::new(format!("head<{}>", self.format(*weight)), record);
-                Call { tiles: self.tiles(*weight), ..call }
+                Call { tiles: self.tiles(*weight), stages: true, ..call }
             }
             TaskKind::Linear { input, weight, output, add, rows } => {
                 let (slices, partials, arrivals) =
@@ -194,7 +197,7 @@ impl Recorder<'_> {
                     arrivals: grains(self.places.states.arrivals.start) + arrivals,
                 };
                 let call = Call::new(format!("linear<{}>", self.format(*weight)), record);
-                Call { tiles: self.tiles(*weight), ..call }
+                Call { tiles: self.tiles(*weight), stages: true, ..call }
             }
             TaskKind::GateUp { input, gate, up, output } => {
                 let record = GateUpRecord {
@@ -209,7 +212,7 @@ impl Recorder<'_> {
                     return Err(DeviceError::Unsupported { kind: "gate_up of two formats" });
                 }
                 let call = Call::new(format!("gate_up<{}>", self.format(*gate)), record);
-                Call { tiles: self.tiles(*gate), ..call }
+                Call { tiles: self.tiles(*gate), stages: true, ..call }
             }
             TaskKind::AttendRange { reach: Reach::Pass, .. } => {
                 return Err(DeviceError::Unsupported { kind: "attend_range within a block" });
@@ -329,7 +332,8 @@ impl Recorder<'_> {
                     output: self.buffer(*output),
                     outputs: self.width(*output) / *chosen as u32,
                 };
-                Call::new(format!("expert_gate_up<{}>", self.format(*gates)), record)
+                let function = format!("expert_gate_up<{}>", self.format(*gates));
+                Call { stages: true, ..Call::new(function, record) }
             }
             TaskKind::ExpertDown { input, routes, chosen, downs, output } => {
                 let chosen = *chosen as u32;
@@ -343,7 +347,8 @@ impl Recorder<'_> {
                     output: self.buffer(*output),
                     outputs: self.width(*output) / chosen,
                 };
-                Call::new(format!("expert_down<{}>", self.format(*downs)), record)
+                let function = format!("expert_down<{}>", self.format(*downs));
+                Call { stages: true, ..Call::new(function, record) }
             }
             TaskKind::Combine { experts, routes, chosen, shared, gate, output, add } => {
                 let record = CombineRecord {
