@@ -111,9 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn the_prompts_of_the_model_card_are_twenty() {
-        let card = parse("card", include_str!("../../../bench/prompts/card.jsonl")).unwrap();
-        assert_eq!(card.len(), 20);
-        assert_eq!(card.iter().map(|prompt| &prompt.id).collect::<HashSet<_>>().len(), 20);
+    fn the_prompts_of_the_model_card_are_twenty_and_twenty() {
+        for text in [
+            include_str!("../../../bench/prompts/card.jsonl"),
+            include_str!("../../../bench/prompts/held-out.jsonl"),
+        ] {
+            let card = parse("card", text).unwrap();
+            assert_eq!(card.len(), 20);
+            assert_eq!(card.iter().map(|prompt| &prompt.id).collect::<HashSet<_>>().len(), 20);
+        }
     }
 }
