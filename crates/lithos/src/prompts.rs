@@ -47,11 +47,19 @@ pub fn all() -> anyhow::Result<Vec<Prompts>> {
     FILES.iter().map(|(kind, file)| Ok(Prompts { kind, prompts: parse(kind, file)? })).collect()
 }
 
+/// What people ask of one kind, in a model's tokens.
+pub struct Questions {
+    /// The kind's name.
+    pub kind: &'static str,
+    /// The tokens of each prompt.
+    pub prompts: Vec<Vec<TokenId>>,
+}
+
 /// The prompts of each kind as tokens, up to where the model answers.
 ///
 /// # Errors
 /// If the model has no template, or one that cannot write them.
-pub fn questions(text: &Text) -> anyhow::Result<Vec<(&'static str, Vec<Vec<TokenId>>)>> {
+pub fn questions(text: &Text) -> anyhow::Result<Vec<Questions>> {
     let options = TemplateOptions {
         add_generation_prompt: true,
         now: Some(SystemTime::UNIX_EPOCH + TIME_OF_TEMPLATES),
@@ -63,7 +71,7 @@ pub fn questions(text: &Text) -> anyhow::Result<Vec<(&'static str, Vec<Vec<Token
     };
     let of_kind = |kind: &Prompts| {
         let prompts = kind.prompts.iter().map(tokens).collect::<anyhow::Result<_>>()?;
-        Ok((kind.kind, prompts))
+        Ok(Questions { kind: kind.kind, prompts })
     };
     all()?.iter().map(of_kind).collect()
 }

@@ -106,8 +106,8 @@ pub fn run(comparison: &Comparison<'_>, as_json: bool) -> anyhow::Result<String>
 }
 
 fn kinds(engine: &Engine) -> anyhow::Result<Vec<Kind>> {
-    let kind = |(name, prompts)| Kind {
-        name,
+    let kind = |prompts::Questions { kind, prompts }| Kind {
+        name: kind,
         prompts,
         turns: Vec::new(),
         speculation: Speculation::default(),

@@ -22,10 +22,10 @@ pub const LENGTH: DraftLength = DraftLength::Fixed(MOST_DRAFTS);
 /// One line with the cause, if a prompt cannot be written or answered.
 pub fn measure(engine: &mut Engine, tokens: usize) -> anyhow::Result<Drafts> {
     let questions = prompts::questions(engine.text()?)?;
-    let count = questions.iter().map(|(_, prompts)| prompts.len()).sum();
+    let count = questions.iter().map(|questions| questions.prompts.len()).sum();
     let progress = output::bar("answering", count, "prompts");
     let mut kinds = Vec::new();
-    for (name, prompts) in questions {
+    for prompts::Questions { kind, prompts } in questions {
         let mut speculation = Speculation::default();
         for prompt in prompts {
             let request = Request {
@@ -37,7 +37,7 @@ pub fn measure(engine: &mut Engine, tokens: usize) -> anyhow::Result<Drafts> {
             speculation.add(&completion.speculation.unwrap_or_default());
             progress.inc(1);
         }
-        kinds.push((name, speculation));
+        kinds.push((kind, speculation));
     }
     progress.finish_and_clear();
     Ok(Drafts { tokens, kinds })
