@@ -492,8 +492,8 @@ impl Engine {
         }
     }
 
-    /// Rounds that the device runs by itself, with a look at what it chose now and then. Where the host ends the generation, at a stop
-    /// text or because it was cancelled, the device may have taken in some tokens more.
+    /// Rounds that the device runs by itself, with a look at what it chose now and then, while it goes on. Where the host ends the
+    /// generation, at a stop text or because it was cancelled, the device has taken in some tokens more.
     fn device_rounds(
         &mut self,
         request: &Request,
@@ -501,19 +501,22 @@ impl Engine {
         output: &mut Output,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<FinishReason, EngineError> {
-        loop {
-            let passes = PASSES_PER_VISIT.min(limit - output.tokens.len());
-            let visit = self.sequence().rounds(passes)?;
+        let finish = 'visits: loop {
+            let left = limit - output.tokens.len();
+            let passes = PASSES_PER_VISIT.min(left);
+            let visit = self.sequence().rounds(passes, PASSES_PER_VISIT.min(left - passes))?;
             for token in visit.tokens {
                 if let Some(finish) = output.take(token, limit, request, on_event) {
-                    return Ok(finish);
+                    break 'visits finish;
                 }
             }
             if visit.ended {
                 // The limit and the end tokens are the same on both sides, so this is never reached before them.
-                return Ok(FinishReason::Length);
+                break FinishReason::Length;
             }
-        }
+        };
+        self.sequence().end_rounds()?;
+        Ok(finish)
     }
 }
 
