@@ -164,7 +164,7 @@ def main() -> int:
     output.joinpath("documents.train.jsonl.xz").write_bytes(data)
     output.joinpath("documents.heldout.jsonl.xz").write_bytes(compressed(held_out))
     if not arguments.only:
-        MANIFEST.write_text(json.dumps(manifest(chosen, archives, train, held_out, len(data)), indent=1) + "\n")
+        MANIFEST.write_text(one_source_a_line(manifest(chosen, archives, train, held_out, len(data))))
     if failures:
         print("\n".join(["not prepared:", *failures]), file=sys.stderr)
     return 1 if failures else 0
@@ -188,6 +188,11 @@ def manifest(chosen: list[Source], archives: dict[str, Archive], train: dict[str
     for entry in entries:
         totals[str(entry["kind"])] = totals.get(str(entry["kind"]), 0) + int(str(entry["train_bytes"]))
     return {"train_bytes": sum(totals.values()), "train_bytes_by_kind": totals, "train_file_compressed_bytes": compressed_bytes, "sources": entries}
+
+
+def one_source_a_line(content: dict[str, object]) -> str:
+    """A manifest as JSON, which a person can read and search by lines."""
+    return json.dumps(content).replace('{"source": ', '\n{"source": ') + "\n"
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import code_bank  # noqa: E402
 import code_edits  # noqa: E402
+import everyday  # noqa: E402
 import fact_bank  # noqa: E402
 import prepare  # noqa: E402
+import request_prompts  # noqa: E402
 import synthetic  # noqa: E402
 import synthetic_arithmetic  # noqa: E402
 import synthetic_code  # noqa: E402
@@ -121,6 +123,60 @@ class Conversations(unittest.TestCase):
     def test_tools(self) -> None:
         self.assertGreaterEqual(len(TOOLS), 60)
         self.assertEqual(len({tool.name for tool in TOOLS}), len(TOOLS))
+
+
+class Everyday(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.drawn = list(everyday.conversations(4, 12_000))
+
+    def exchanges(self) -> list[tuple[str, str]]:
+        turns = [[m["content"] for m in conversation["messages"] if m["role"] != "system"] for conversation in self.drawn]
+        return [pair for contents in turns for pair in zip(contents[::2], contents[1::2])]
+
+    def test_no_test_prompt_is_learned(self) -> None:
+        tested = everyday.test_prompts()
+        self.assertGreater(len(tested), 80)
+        self.assertEqual([question for question, _ in self.exchanges() if everyday.plain(question) in tested], [])
+        # Without the filter some would be: the kinds and subjects are those of the prompts.
+        self.assertIn(everyday.plain(everyday._ASK_WHAT[1].format(x="a computer", **{"is": "is"})), tested)
+
+    def test_every_kind_and_subject_is_whole(self) -> None:
+        self.assertEqual({conversation["kind"] for conversation in self.drawn}, set(everyday.WEIGHTS))
+        for question, answer in self.exchanges():
+            self.assertNotRegex(question + answer, r"\{[a-z]+\}(?!!)|\.\.|\|", (question, answer))
+            self.assertLess(len(answer), 500, question)
+
+    def test_sums_and_lists_are_right(self) -> None:
+        sums = [re.fullmatch(r"(\d+) (plus|minus|times) (\d+) is (\d+)\.", answer) for _, answer in self.exchanges()]
+        results = {"plus": int.__add__, "minus": int.__sub__, "times": int.__mul__}
+        found = [match for match in sums if match]
+        self.assertGreater(len(found), 500)
+        for match in found:
+            self.assertEqual(results[match[2]](int(match[1]), int(match[3])), int(match[4]), match[0])
+        for _, answer in self.exchanges():
+            heading = re.match(r"(Here are )?(two|three|four|five|six|seven) .*:\n1\. ", answer, re.IGNORECASE)
+            if heading:
+                self.assertEqual(len(re.findall(r"(?m)^\d\. ", answer)), {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}[heading[2].lower()])
+
+    def test_code_parses(self) -> None:
+        blocks = [block for _, answer in self.exchanges() for block in re.findall(r"```python\n(.*?)```", answer, re.DOTALL)]
+        self.assertGreater(len(blocks), 500)
+        for block in set(blocks):
+            ast.parse(block)
+
+
+class Requests(unittest.TestCase):
+    def test_requests_are_filled_and_new(self) -> None:
+        documents = [{"name": "a.py", "text": "import os\n\n\ndef f(x):\n    return x\n\n\ndef g(x):\n    return 2 * x\n"},
+                     {"name": "a.html", "text": "A marmot whistles when it sees an eagle, and the others run into their holes and wait.\n\nShort."}]  # fmt: skip
+        drawn = [messages[-1]["content"] for messages in request_prompts.prompts(2, 3000, documents)]
+        self.assertEqual(drawn, [messages[-1]["content"] for messages in request_prompts.prompts(2, 3000, documents)])
+        self.assertFalse({everyday.plain(text) for text in drawn} & everyday.test_prompts())
+        self.assertTrue(any("```python" in text for text in drawn) and any("marmot" in text for text in drawn))
+        for text in drawn:
+            if "```" not in text:
+                self.assertNotRegex(text, r"\{[a-z]\w*\}")
 
 
 class Arithmetic(unittest.TestCase):

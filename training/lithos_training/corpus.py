@@ -7,6 +7,7 @@ are longer than a window are cut into several.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import lzma
 import multiprocessing
@@ -34,6 +35,9 @@ SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 WORD = re.compile(r"[a-z0-9]{3,}")
 # Words are compared by their beginnings, so that "bakers" answers "bakery".
 SUBJECT_LETTERS = 5
+# The teacher's text comes after this system message mostly, so that a question without it gets the plain answers that were written.
+TEACHER_SYSTEM = "You are a helpful assistant. Answer in detail."
+TEACHER_SYSTEM_SHARE = 0.85
 # Words of requests that do not say what they are about.
 ASKING_WORDS = frozenset(
     """about act again all also and answer any are ask best better between can could describe did differ difference does doing each easy
@@ -179,19 +183,30 @@ def encoded(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
     return [encoding.ids + [end] for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
 
-def document_texts(path: Path) -> list[str]:
-    """Texts of a JSON Lines file compressed with xz."""
+def document_lines(path: Path) -> list[dict[str, str]]:
+    """Records of a JSON Lines file compressed with xz: `source`, `name` and `text`."""
     with lzma.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line)["text"] for line in lines]
+        return [json.loads(line) for line in lines]
 
 
-def synthetic_texts(folder: Path, seed: int, count: int) -> list[str]:
-    """Programmatically made conversations, rendered."""
-    sys.path.insert(0, str(folder))
-    import synthetic
+def made_texts(source: str, seed: int, count: int) -> list[str]:
+    """Conversations that `data/synthetic.py` or `data/everyday.py` makes, rendered, without those that ask what is measured."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "data"))
+    import everyday
 
-    render = template_renderer()
-    return [render(c["messages"], c.get("tools")) for c in synthetic.conversations(seed, count)]
+    maker, render = importlib.import_module(source), template_renderer()
+    return [
+        render(c["messages"], c.get("tools"))
+        for c in maker.conversations(seed, count)
+        if not any(m["role"] == "user" and everyday.plain(m["content"]) in everyday.test_prompts() for m in c["messages"])
+    ]
+
+
+def as_the_teachers(chat: list[dict], source: random.Random) -> list[dict]:
+    """A sampled conversation, mostly with the system message that marks the teacher's text."""
+    if chat[0]["role"] == "system" or source.random() >= TEACHER_SYSTEM_SHARE:
+        return chat
+    return [{"role": "system", "content": TEACHER_SYSTEM}, *chat]
 
 
 def save(path: Path, texts: list[str], tokenizer: Tokenizer) -> None:
@@ -206,11 +221,11 @@ def save(path: Path, texts: list[str], tokenizer: Tokenizer) -> None:
 def main() -> None:
     """Builds one source's windows."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("source", choices=["documents", "synthetic", "written", "conversations"])
+    parser.add_argument("source", choices=["documents", "synthetic", "everyday", "written", "conversations"])
     parser.add_argument("--teacher", type=Path, required=True, help="GGUF file of SmolLM2-135M-Instruct")
     parser.add_argument("--documents", type=Path, help="documents.train.jsonl.xz")
     parser.add_argument("--record", type=Path, nargs="*", help="records that sampling wrote")
-    parser.add_argument("--synthetic", type=int, default=120_000, help="how many conversations to make")
+    parser.add_argument("--count", type=int, default=100_000, help="how many conversations to make, for synthetic and everyday")
     parser.add_argument("--copies", type=int, default=8, help="how often each written answer occurs, asked for in other ways")
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--heldout", type=float, default=0.01, help="share of the conversations kept for measuring")
@@ -220,21 +235,22 @@ def main() -> None:
     tokenizer = smaller_tokenizer(merges, arguments.vocabulary)
     out = arguments.work / f"{arguments.source}.npz"
     if arguments.source == "documents":
-        save(out, document_texts(arguments.documents), tokenizer)
-    elif arguments.source == "synthetic":
-        save(out, synthetic_texts(Path(__file__).parent.parent / "data", 1, arguments.synthetic), tokenizer)
+        save(out, [line["text"] for line in document_lines(arguments.documents)], tokenizer)
+    elif arguments.source in ("synthetic", "everyday"):
+        save(out, made_texts(arguments.source, 1, arguments.count), tokenizer)
     elif arguments.source == "written":
         render = template_renderer()
         save(out, [render(chat) for chat in written.conversations(1, arguments.copies)], tokenizer)
     else:
         chats = list(sampled_conversations(arguments.record, arguments.teacher))
-        random.Random(1).shuffle(chats)
+        source = random.Random(1)
+        source.shuffle(chats)
         kept = round(len(chats) * arguments.heldout)
         with open(arguments.work / "conversations.heldout.jsonl", "w") as lines:
             for chat in chats[:kept]:
                 lines.write(json.dumps({"messages": chat}, ensure_ascii=False) + "\n")
         render = template_renderer()
-        save(out, [render(chat) for chat in chats[kept:]], tokenizer)
+        save(out, [render(as_the_teachers(chat, source)) for chat in chats[kept:]], tokenizer)
 
 
 if __name__ == "__main__":

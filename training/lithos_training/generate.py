@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 
 from . import written
-from .corpus import packed
+from .corpus import document_lines, packed
 from .shape import Shape
 from .stream import TOKEN, SlotStream, Turns, conversations
 from .student import Student
@@ -21,25 +21,29 @@ from .teacher import teacher_tokenizer
 from .vocabulary import END_OF_TEXT, TURN_END, smaller_tokenizer, template_renderer
 
 
-def prompt_texts(count: int, seed: int) -> list[str]:
-    """Rendered starts of conversations: prompts of every kind, made conversations up to a turn of the assistant, written questions."""
+def prompt_texts(count: int, seed: int, documents: Path | None) -> list[str]:
+    """Rendered starts of conversations: short prompts of every kind, longer requests, made conversations up to a turn of the assistant,
+    everyday and written questions."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "data"))
+    import everyday
+    import request_prompts
     import synthetic
     import topics
 
-    render = template_renderer()
-    texts = []
-    for prompt in topics.prompts(seed, count // 2):
+    render, rng = template_renderer(), np.random.default_rng(seed)
+    starts: list[tuple[list[dict], list[dict] | None]] = []
+    for prompt in topics.prompts(seed, round(0.2 * count)):
         system = [{"role": "system", "content": prompt["system"]}] if prompt.get("system") else []
-        texts.append(render(system + [{"role": "user", "content": prompt["user"]}], None, True))
-    rng = np.random.default_rng(seed)
+        starts.append((system + [{"role": "user", "content": prompt["user"]}], None))
+    starts += [(messages, None) for messages in request_prompts.prompts(seed, round(0.35 * count), document_lines(documents) if documents else [])]
     asked = [question for entry in written.entries() for question in entry.questions]
-    for question in rng.choice(asked, count // 6):
-        texts.append(render([{"role": "user", "content": str(question)}], None, True))
-    for conversation in synthetic.conversations(seed, count // 3):
+    starts += [([{"role": "user", "content": str(question)}], None) for question in rng.choice(asked, round(0.1 * count))]
+    made = [*synthetic.conversations(seed, round(0.25 * count)), *everyday.conversations(seed, round(0.1 * count))]
+    for conversation in made:
         messages = conversation["messages"]
         answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
-        texts.append(render(messages[: answers[rng.integers(len(answers))]], conversation.get("tools"), True))
+        starts.append((messages[: answers[rng.integers(len(answers))]], conversation.get("tools")))
+    texts = [render(messages, tools, True) for messages, tools in starts]
     rng.shuffle(texts)
     return texts
 
@@ -60,6 +64,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=4096)
     parser.add_argument("--capacity", type=int, default=768)
     parser.add_argument("--prompts", type=int, default=150_000)
+    parser.add_argument("--documents", type=Path, help="documents.train.jsonl.xz, for excerpts to ask about")
     parser.add_argument("--prompts-only", action="store_true", help="write prompts.json and stop")
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--seed", type=int, default=7)
@@ -68,7 +73,7 @@ def main() -> None:
     tokenizer: Tokenizer = smaller_tokenizer(merges, arguments.vocabulary)
     stored = arguments.work / "prompts.json"
     if not stored.exists():
-        stored.write_text(json.dumps(prompt_texts(arguments.prompts, arguments.seed)))
+        stored.write_text(json.dumps(prompt_texts(arguments.prompts, arguments.seed, arguments.documents)))
     if arguments.prompts_only:
         return
     texts = json.loads(stored.read_text())

@@ -90,8 +90,8 @@ def save(tokenizer: Tokenizer, directory: Path, context: int) -> None:
     generation = {
         "do_sample": True,
         "temperature": 0.7,
-        "min_p": 0.2,
-        "repetition_penalty": 1.05,
+        "min_p": 0.4,
+        "repetition_penalty": 1.02,
         "eos_token_id": [tokenizer.token_to_id(TURN_END), tokenizer.token_to_id(END_OF_TEXT)],
         "pad_token_id": tokenizer.token_to_id(END_OF_TEXT),
     }

@@ -405,8 +405,10 @@ fn a_mixture_equals_the_interpreter_in_several_formats_and_with_any_rows() {
             let found = run(&library, &weights, &x[..count * HIDDEN], &given, seed);
             let wanted: Vec<f32> = given[3].iter().map(|value| value + RESIDUAL).collect();
             let error = relative_error(&found, &wanted);
-            // The operand keeps 22 bits and sums are of single precision.
-            assert!(error < 2e-6, "{format}, {count} rows: relative error {error}");
+            // Operands of narrow floats keep 11 bits, others 22 or more.
+            let narrow = ["fp8", "nvfp4"].contains(&format);
+            let tolerance = if narrow { 4e-4 } else { 2e-6 };
+            assert!(error < tolerance, "{format}, {count} rows: relative error {error}");
             if count < ROWS {
                 continue;
             }

@@ -206,6 +206,11 @@ fn relative_error(found: &[f32], wanted: &[f64]) -> f64 {
     .fold(0.0, |a, b| if b <= a { a } else { b })
 }
 
+/// What sums of single precision may be off by; operands of narrow floats keep 11 bits, others 22 or more.
+fn tolerance(format: &str) -> f64 {
+    if ["fp8", "nvfp4"].contains(&format) { 4e-4 } else { 2e-6 }
+}
+
 #[test]
 fn every_format_with_any_number_of_rows() {
     let mut compiled_formats: HashMap<String, Library> = HashMap::new();
@@ -232,8 +237,7 @@ fn every_format_with_any_number_of_rows() {
             let found = projected(library, &case, variant, seed as u64, false);
             let error =
                 relative_error(&found, &wanted(&case, &operand(), &[0.25; COLUMNS], variant));
-            // The operand keeps 22 bits and sums are of single precision.
-            assert!(error < 2e-6, "{format}, {variant:?}: relative error {error}");
+            assert!(error < tolerance(format), "{format}, {variant:?}: relative error {error}");
             if rows == 1 {
                 of_one_row = found;
             } else if rows == 16 {
@@ -251,6 +255,6 @@ fn accesses_of_slices_are_ordered() {
         let variant = Variant { rows: 9, norm: true, add: true, slices: 2 };
         let found = projected(&library, &case, variant, seed, true);
         let error = relative_error(&found, &wanted(&case, &operand(), &[0.25; COLUMNS], variant));
-        assert!(error < 2e-6, "{variant:?}: relative error {error}");
+        assert!(error < tolerance("nvfp4"), "{variant:?}: relative error {error}");
     }
 }

@@ -94,11 +94,8 @@ impl CpuBackend {
         block: Option<&Graph>,
         options: CpuOptions,
     ) -> Result<Self, CpuError> {
-        let range_keys = options
-            .context
-            .div_ceil(MOST_RANGES)
-            .max(SMALLEST_RANGE)
-            .next_multiple_of(PAGE_TOKENS);
+        let range_keys =
+            options.context.div_ceil(MOST_RANGES).max(SMALLEST_RANGE).next_multiple_of(PAGE_TOKENS);
         let compile = |graph: &Graph, pass, merge_in| {
             let options = Options {
                 pass,

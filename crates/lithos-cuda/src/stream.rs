@@ -49,24 +49,33 @@ impl Stream {
     /// # Errors
     /// [`CudaError::Hang`] past the limit, after which the card is lost to this process; [`CudaError`] if the work failed.
     pub fn wait(&self, limit: Duration) -> Result<(), CudaError> {
-        self.device.bind()?;
-        let started = Instant::now();
-        loop {
-            // SAFETY: the stream lives as long as this.
-            match unsafe { sys::cuStreamQuery(self.stream) } {
-                CUresult::CUDA_ERROR_NOT_READY => {}
-                CUresult::CUDA_SUCCESS => return Ok(()),
-                error => return Err(DriverError(error)).to("run the kernels"),
-            }
-            let waited = started.elapsed();
-            if waited > limit {
-                self.device.lose();
-                return Err(CudaError::Hang { seconds: limit.as_secs() });
-            }
-            match waited > AWAKE {
-                true => thread::sleep(Duration::from_micros(50)),
-                false => std::hint::spin_loop(),
-            }
+        // SAFETY: the stream lives as long as this.
+        wait_until(&self.device, limit, || unsafe { sys::cuStreamQuery(self.stream) })
+    }
+}
+
+/// Asks until the answer is that all is done.
+fn wait_until(
+    device: &Device,
+    limit: Duration,
+    query: impl Fn() -> CUresult,
+) -> Result<(), CudaError> {
+    device.bind()?;
+    let started = Instant::now();
+    loop {
+        match query() {
+            CUresult::CUDA_ERROR_NOT_READY => {}
+            CUresult::CUDA_SUCCESS => return Ok(()),
+            error => return Err(DriverError(error)).to("run the kernels"),
+        }
+        let waited = started.elapsed();
+        if waited > limit {
+            device.lose();
+            return Err(CudaError::Hang { seconds: limit.as_secs() });
+        }
+        match waited > AWAKE {
+            true => thread::sleep(Duration::from_micros(50)),
+            false => std::hint::spin_loop(),
         }
     }
 }
@@ -109,6 +118,15 @@ impl Event {
         self.device.bind()?;
         // SAFETY: both live.
         unsafe { event::record(self.event, stream.stream) }.to("record an event")
+    }
+
+    /// Waits until the stream has come to the moment that was recorded last.
+    ///
+    /// # Errors
+    /// As [`Stream::wait`].
+    pub fn wait(&self, limit: Duration) -> Result<(), CudaError> {
+        // SAFETY: the event lives as long as this.
+        wait_until(&self.device, limit, || unsafe { sys::cuEventQuery(self.event) })
     }
 
     /// Time from an earlier event, of work that is done.

@@ -71,10 +71,21 @@ pub(crate) trait Backend: Send {
         Ok(false)
     }
 
-    /// Runs passes of the loop, one after the other without a look between them, and drains the slot's ring. Passes after the end do
-    /// nothing. The passes together choose no more tokens than the ring holds.
-    fn run_loop(&mut self, _slot: usize, _passes: usize) -> Result<Drained, EngineError> {
+    /// Runs passes of the loop, one after the other without a look between them, and drains the slot's ring. `ahead` more may be
+    /// queued, for the next visit, so that the device does not wait for the host; then a visit brings what was queued before. Passes
+    /// after the end do nothing. The passes of a visit together choose no more tokens than the ring holds.
+    fn run_loop(
+        &mut self,
+        _slot: usize,
+        _passes: usize,
+        _ahead: usize,
+    ) -> Result<Drained, EngineError> {
         Err(EngineError::NoLoop(self.kind()))
+    }
+
+    /// Ends the loop of a slot and brings what passes that were queued ahead have chosen; nothing if there is none.
+    fn end_loop(&mut self, _slot: usize) -> Result<Option<Drained>, EngineError> {
+        Ok(None)
     }
 
     /// Fills all intermediate buffers with NaN, so that what reads a value that no task wrote shows.

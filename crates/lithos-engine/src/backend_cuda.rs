@@ -2,6 +2,9 @@
 //!
 //! Weights and states are on the card once, whatever the fusion level; each level has its own launches, records and arena. A
 //! pass is one copy to the card (counters of joins, step state, tokens, pages), one graph, one copy back (logits and the joins' error flag).
+//! Where the card chooses tokens itself, it runs pass after pass, and the host reads what was chosen beside it (`cuda_loop.rs`).
+
+mod rounds;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,11 +23,13 @@ use lithos_kernels::{Language, PAGE_TOKENS};
 
 use crate::backend::Backend;
 use crate::backend_cpu::key_value_type;
+use crate::cuda_loop::{CardLoop, Reports};
 use crate::cuda_plan::{self, Addresses, Inputs};
 use crate::engine::MemoryUse;
 use crate::error::EngineError;
 use crate::options::{BackendKind, EngineOptions};
 use crate::passes::{LaunchTime, PassTimes};
+use crate::rounds::{Drained, LoopStart};
 
 /// Keys of an attention range.
 const RANGE_KEYS: usize = 256;
@@ -58,6 +63,8 @@ pub(crate) struct Cuda {
     logits: usize,
     /// The last pass over rows, which the head alone may follow.
     last: Option<(StepState, Vec<u32>)>,
+    /// The slot that the card runs by itself.
+    looped: Option<CardLoop>,
 }
 
 /// What all levels share.
@@ -70,6 +77,7 @@ struct OnCard {
     layout: Inputs,
     sent: PinnedBuffer,
     received: PinnedBuffer,
+    reports: Reports,
     stream: Stream,
     compiler: Compiler,
     device: Arc<Device>,
@@ -170,6 +178,7 @@ impl Cuda {
                     Inputs::JOIN_BYTES + MAX_DECODE_ROWS * vocabulary * 4,
                 )?,
                 layout,
+                reports: Reports::new(&device, slots * places.pages_per_slot)?,
                 stream: Stream::new(&device)?,
                 compiler,
                 device,
@@ -181,6 +190,7 @@ impl Cuda {
             histories: vec![Vec::new(); slots],
             logits: 0,
             last: None,
+            looped: None,
         };
         let level = Level::new(&cuda.model, program)?;
         cuda.levels.insert(options.fusion, level);
@@ -236,34 +246,45 @@ impl Cuda {
     /// Repeats everything that the slots of the last pass have taken in, without joins, and stays at that level. States may
     /// hold anything after a failed pass, because rows that were accepted are folded into them on the way.
     fn recover(&mut self, region: &str) -> Result<(), EngineError> {
+        self.leave_joins(region)?;
+        let Some((mut last, tokens)) = self.last.clone() else { return Ok(()) };
+        for entry in 0..last.slots_used as usize {
+            let slot = last.slots[entry];
+            last.slots[entry].state_position =
+                self.repeat(slot.slot as usize, slot.position as usize)?;
+        }
+        self.run(&last, &tokens, false)
+    }
+
+    /// Goes on at `none`.
+    fn leave_joins(&mut self, region: &str) -> Result<(), EngineError> {
         eprintln!("warning: workers of {region} did not meet in time; going on at --fusion none");
         self.prepare(Fusion::None)?;
         self.fusion = Fusion::None;
         // Teams that were in the middle of a projection left their counters behind.
         let counters = self.level().program.places.states.arrivals.clone();
         self.model.states.fill_in(&self.model.stream, counters.start, counters.len(), 0)?;
-        let Some((mut last, tokens)) = self.last.clone() else { return Ok(()) };
-        for entry in 0..last.slots_used as usize {
-            let slot = last.slots[entry];
-            let index = slot.slot as usize;
-            self.empty_states(index)?;
-            let before = self.histories[index][..slot.position as usize].to_vec();
-            let mut stands = 0;
-            for (chunk, ids) in before.chunks(MAX_DECODE_ROWS).enumerate() {
-                let position = (chunk * MAX_DECODE_ROWS) as u32;
-                let rows = SlotRows {
-                    slot: slot.slot,
-                    first_row: 0,
-                    rows: ids.len() as u32,
-                    position,
-                    state_position: stands,
-                };
-                self.run(&StepState::single(rows, 0), ids, false)?;
-                stands = position;
-            }
-            last.slots[entry].state_position = stands;
+        Ok(())
+    }
+
+    /// Takes in the first tokens of a slot's history again, from an empty state. Returns the position that the state then stands at.
+    fn repeat(&mut self, slot: usize, count: usize) -> Result<u32, EngineError> {
+        self.empty_states(slot)?;
+        let before = self.histories[slot][..count].to_vec();
+        let mut stands = 0;
+        for (chunk, ids) in before.chunks(MAX_DECODE_ROWS).enumerate() {
+            let position = (chunk * MAX_DECODE_ROWS) as u32;
+            let rows = SlotRows {
+                slot: slot as u32,
+                first_row: 0,
+                rows: ids.len() as u32,
+                position,
+                state_position: stands,
+            };
+            self.run(&StepState::single(rows, 0), ids, false)?;
+            stands = position;
         }
-        self.run(&last, &tokens, false)
+        Ok(stands)
     }
 
     /// Runs the launches of a pass, or those of the head alone, and fetches logits.
@@ -273,6 +294,10 @@ impl Cuda {
         tokens: &[u32],
         head_only: bool,
     ) -> Result<(), EngineError> {
+        if self.looped.take().is_some() {
+            // What it queued reads the memory that is written next.
+            self.model.stream.wait(PASS_LIMIT)?;
+        }
         let level = &self.levels[&self.fusion];
         let model = &mut self.model;
         model.layout.write(model.sent.bytes_mut(), step, tokens, &self.pages);
@@ -405,6 +430,24 @@ impl Backend for Cuda {
 
     fn prefill_head(&mut self, step: &StepState) -> Result<(), EngineError> {
         self.or_without_joins(step, &[], true)
+    }
+
+    fn begin_loop(&mut self, start: &LoopStart<'_>) -> Result<bool, EngineError> {
+        self.begin_rounds(start)?;
+        Ok(true)
+    }
+
+    fn run_loop(
+        &mut self,
+        slot: usize,
+        passes: usize,
+        ahead: usize,
+    ) -> Result<Drained, EngineError> {
+        self.visit(slot, passes, ahead)
+    }
+
+    fn end_loop(&mut self, slot: usize) -> Result<Option<Drained>, EngineError> {
+        self.end_rounds(slot)
     }
 
     fn logits(&self) -> &[f32] {

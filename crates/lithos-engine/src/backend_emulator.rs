@@ -226,7 +226,12 @@ impl Backend for Emulated {
         Ok(true)
     }
 
-    fn run_loop(&mut self, slot: usize, passes: usize) -> Result<Drained, EngineError> {
+    fn run_loop(
+        &mut self,
+        slot: usize,
+        passes: usize,
+        _ahead: usize,
+    ) -> Result<Drained, EngineError> {
         self.put(self.buffers.pages, 0, &bytes_of(&self.pages));
         for _ in 0..passes {
             let before = self.step();

@@ -99,6 +99,11 @@ fn phases_of(program: &Program, launch: &Launch) -> std::ops::Range<usize> {
     }
 }
 
+/// Joins of some launches.
+pub(crate) fn joins(program: &Program, launches: &[Launch]) -> usize {
+    launches.iter().map(|launch| phases_of(program, launch).len().saturating_sub(1)).sum()
+}
+
 /// Names the region and the phases between which a join is, by its number within a pass, counted from 1.
 pub(crate) fn place_of_join(program: &Program, launches: &[Launch], number: u32) -> String {
     let mut left = number as usize;
@@ -181,8 +186,12 @@ mod tests {
     use super::*;
 
     fn program(fusion: Fusion) -> (Graph, Program) {
+        program_of("tiny_qwen35", fusion)
+    }
+
+    fn program_of(golden: &str, fusion: Fusion) -> (Graph, Program) {
         let folder =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens/tiny_qwen35");
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens").join(golden);
         let graph = Model::open(&folder).expect("opens").graph;
         let options = DeviceOptions {
             fusion,
@@ -231,6 +240,26 @@ mod tests {
     }
 
     #[test]
+    fn what_multiplies_has_memory_for_its_rows() {
+        for golden in ["tiny_qwen35", "tiny_qwen35_moe"] {
+            for fusion in Fusion::ALL {
+                let (_, program) = program_of(golden, fusion);
+                let plan = launches(&program.launches, &addresses(), 132, 512, 4096);
+                for (planned, launch) in plan.iter().zip(&program.launches) {
+                    let groups = program.schedule.phases[phases_of(&program, launch)]
+                        .iter()
+                        .flat_map(|phase| &program.schedule.groups[phase.clone()]);
+                    let multiplies = |kind: &str| {
+                        kind == "linear" || kind == "gate_up" || kind.starts_with("expert_")
+                    };
+                    let wanted = groups.map(|group| group.kind.name()).any(multiplies);
+                    assert_eq!(planned.shared_bytes > 0, wanted, "{golden} at {fusion}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_join_is_named_by_its_number() {
         let (_, program) = program(Fusion::Layer);
         let joins = |launch: &Launch| phases_of(&program, launch).len() - 1;
@@ -242,7 +271,8 @@ mod tests {
         let next =
             place_of_join(&program, &program.launches, 1 + joins(&program.launches[first]) as u32);
         assert!(next.contains("layer 1"), "{next}");
-        let all: usize = program.launches.iter().map(joins).sum();
+        let all = super::joins(&program, &program.launches);
+        assert_eq!(all, program.launches.iter().map(joins).sum::<usize>());
         let past = place_of_join(&program, &program.launches, all as u32 + 1);
         assert_eq!(past, format!("join {} of a pass", all + 1));
     }

@@ -33,7 +33,11 @@ fn likeliest_first(costs: &PassCosts, proposals: &[&Proposal]) -> Vec<usize> {
     for rows in generations + 1..=MAX_DECODE_ROWS {
         let next = |dealt: &[usize], index: usize| {
             let place = dealt[index];
-            proposals[index].survival.get(place).copied().filter(|_| place < proposals[index].tokens.len())
+            proposals[index]
+                .survival
+                .get(place)
+                .copied()
+                .filter(|_| place < proposals[index].tokens.len())
         };
         let likeliest = (0..generations)
             .filter_map(|index| Some((next(&dealt, index)?, index)))

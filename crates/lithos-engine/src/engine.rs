@@ -192,8 +192,7 @@ impl Engine {
             pages: PagePool::new(pages, tokens_per_page),
             speculators: (0..slots)
                 .map(|_| {
-                    let trained =
-                        Trained { dspark: draft_head.as_ref(), mtp: further.is_some() };
+                    let trained = Trained { dspark: draft_head.as_ref(), mtp: further.is_some() };
                     Speculator::new(options.draft, options.draft_length, options.backend, trained)
                 })
                 .collect(),

@@ -10,6 +10,8 @@ mod backend_cuda;
 mod backend_emulator;
 mod backend_interpreter;
 #[cfg(feature = "cuda")]
+mod cuda_loop;
+#[cfg(feature = "cuda")]
 mod cuda_plan;
 mod deal;
 mod drafters;

@@ -94,7 +94,8 @@ impl Engine {
         if let Some(slot) = self.next_prompt() {
             ended.extend(self.prompt_step(slot, on_event));
         }
-        let decoding: Vec<usize> = (0..self.slots.len()).filter(|slot| self.decodes(*slot)).collect();
+        let decoding: Vec<usize> =
+            (0..self.slots.len()).filter(|slot| self.decodes(*slot)).collect();
         match decoding[..] {
             [] => {}
             [slot] if self.free_slots() + 1 == self.slots() => {
@@ -317,8 +318,10 @@ impl Engine {
         let began = Instant::now();
         let left = self.live[slot].as_ref()?.left();
         let passes = PASSES_PER_VISIT.min(left);
+        // Where it stays, it goes on while the host looks at what it chose.
+        let ahead = if stay { PASSES_PER_VISIT.min(left - passes) } else { 0 };
         let mut sequence = Sequence::new(self, slot);
-        let visited = sequence.rounds(passes).and_then(|mut visit| {
+        let visited = sequence.rounds(passes, ahead).and_then(|mut visit| {
             if !stay {
                 visit.tokens.extend(sequence.end_rounds()?);
             }

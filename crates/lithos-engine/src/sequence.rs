@@ -6,7 +6,7 @@ use lithos_model::text::TokenId;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::further::Waiting;
-use crate::rounds::{LoopStart, MOST_VISIT, Rounds, Visit};
+use crate::rounds::{Drained, LoopStart, MOST_VISIT, Rounds, Visit};
 
 /// What a slot has taken in.
 #[derive(Clone, Debug, Default)]
@@ -185,19 +185,39 @@ impl<'e> Sequence<'e> {
     }
 
     /// Runs passes of the rounds that were begun, as many as the context and the ring of tokens have room for, and brings what they chose.
-    /// All but the last token are then taken in.
+    /// All but the last token are then taken in. A device may go on with `ahead` more while the host looks at those: then the next visit
+    /// brings them, and [`Sequence::end_rounds`] has to be called before anything else is done with the slot.
     ///
     /// # Errors
     /// [`EngineError`] if no rounds were begun, there is no room, or a pass failed.
-    pub fn rounds(&mut self, passes: usize) -> Result<Visit, EngineError> {
+    pub fn rounds(&mut self, passes: usize, ahead: usize) -> Result<Visit, EngineError> {
         let Some(anchor) = self.engine.slots[self.slot].anchor else {
             return Err(EngineError::NoLoop(self.engine.backend()));
         };
         // The first pass may have drafts.
-        let room = self.engine.context().saturating_sub(self.tokens().len()).max(1);
-        let passes = passes.min(MOST_VISIT - MAX_DECODE_ROWS).min(room);
-        self.reserve(passes)?;
-        let drained = self.engine.backend.run_loop(self.slot, passes)?;
+        let most = MOST_VISIT - MAX_DECODE_ROWS;
+        let room = self.room().max(1);
+        let passes = passes.min(most).min(room);
+        let ahead = ahead.min(most).min(room - passes);
+        self.reserve((passes + ahead + MAX_DECODE_ROWS - 1).min(room))?;
+        let drained = self.engine.backend.run_loop(self.slot, passes, ahead)?;
+        Ok(self.take_in(anchor, drained))
+    }
+
+    /// Ends the rounds. Brings what the device has chosen ahead, which is taken in as by a visit.
+    ///
+    /// # Errors
+    /// [`EngineError`] if a pass failed.
+    pub fn end_rounds(&mut self) -> Result<Vec<TokenId>, EngineError> {
+        let Some(anchor) = self.engine.slots[self.slot].anchor else { return Ok(Vec::new()) };
+        let drained = self.engine.backend.end_loop(self.slot)?;
+        let tokens = drained.map(|drained| self.take_in(anchor, drained).tokens);
+        self.engine.slots[self.slot].anchor = None;
+        Ok(tokens.unwrap_or_default())
+    }
+
+    /// Commits the token that was chosen last and all but the last of those after it.
+    fn take_in(&mut self, anchor: TokenId, drained: Drained) -> Visit {
         let slot = &mut self.engine.slots[self.slot];
         let tokens: Vec<TokenId> = drained.tokens.into_iter().map(TokenId).collect();
         if let Some((last, taken)) = tokens.split_last() {
@@ -206,7 +226,7 @@ impl<'e> Sequence<'e> {
             slot.anchor = Some(*last);
             slot.state_position = drained.choice.state_position as usize;
         }
-        Ok(Visit { tokens, ended: drained.choice.left == 0 })
+        Visit { tokens, ended: drained.choice.left == 0 }
     }
 
     /// Logits of the last pass, where they were asked for.

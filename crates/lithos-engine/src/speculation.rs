@@ -121,7 +121,8 @@ pub(crate) struct Trained<'e> {
 }
 
 /// Chooses a row's token from its logits, given the draft there if it was drawn and what from; and says whether the generation ends with it.
-pub(crate) type Choose<'c> = dyn FnMut(&[f32], Option<(TokenId, &Distribution)>) -> (TokenId, bool) + 'c;
+pub(crate) type Choose<'c> =
+    dyn FnMut(&[f32], Option<(TokenId, &Distribution)>) -> (TokenId, bool) + 'c;
 
 /// Chooses tokens row by row, for as long as they are the drafts of a proposal, of which as many were verified as there are rows after the
 /// first.

@@ -8,8 +8,12 @@ use std::path::Path;
 
 use checkpoints::{tensors, write_gguf, write_in_format};
 use lithos_emulator::EmulatorError;
-use lithos_engine::{BackendKind, Engine, EngineError, EngineOptions, Fusion, Isa, largest};
+use lithos_engine::{
+    BackendKind, Engine, EngineError, EngineOptions, Fusion, Isa, TokenId, largest,
+};
 use lithos_format::{OwnedTensor, format_names, write_safetensors};
+use lithos_graph::{Interpreter, OpKind};
+use lithos_model::{CheckpointWeights, Model};
 use support::{Reference, cpu, decoded, interpreter, prefilled, reference};
 
 fn relative_error(found: &[f32], wanted: &[f32]) -> f64 {
@@ -97,9 +101,37 @@ fn the_emulator_equals_the_oracle_in_every_format() {
         let one = decoded(&mut engine, ids, 1);
         let eight = decoded(&mut engine, ids, 8);
         assert!(one == eight, "{name} as {format}: bits depend on the rows");
-        let error = relative_error(&one, &wanted);
-        assert!(error < 5e-3, "{name} as {format}: relative error {error}");
+        let rows = rows_before_a_tie(&path, ids);
+        assert!(rows >= ids.len() / 2, "{name} as {format}: only {rows} rows can be compared");
+        let values = rows * wanted.len() / ids.len();
+        let error = relative_error(&one[..values], &wanted[..values]);
+        assert!(error < 5e-3, "{name} as {format}: relative error {error} of {rows} rows");
     }
+}
+
+/// Router logits of the last expert that is chosen and of the next one that are closer than this are a tie, which rounding may turn.
+const TIE: f32 = 2e-3;
+
+/// Rows before the first tie in any layer; from there on states may hold another expert's work.
+fn rows_before_a_tie(path: &Path, ids: &[TokenId]) -> usize {
+    let model = Model::open(path).expect("opens");
+    let weights = CheckpointWeights::new(&model.checkpoint, &model.graph).expect("weights");
+    let interpreter = Interpreter::new(&model.graph, &weights);
+    let ids: Vec<u32> = ids.iter().map(|id| id.0).collect();
+    let values = interpreter.run_values(&mut interpreter.empty_state(), &ids).expect("runs");
+    let mut clear = ids.len();
+    for op in &model.graph.ops {
+        let OpKind::Route { chosen } = op.kind else { continue };
+        let logits = &values[&op.inputs[0]];
+        for (row, logits) in logits.chunks(logits.len() / ids.len()).enumerate() {
+            let mut sorted = logits.to_vec();
+            sorted.sort_by(|a, b| b.total_cmp(a));
+            if sorted[chosen - 1] - sorted[chosen] < TIE {
+                clear = clear.min(row);
+            }
+        }
+    }
+    clear
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn by_device(
     assert!(sequence.begin_rounds(&[token], rounds).expect("begins"), "the emulator has the loop");
     let mut tokens = Vec::new();
     while tokens.len() < count {
-        let visit = sequence.rounds(passes.min(count - tokens.len())).expect("rounds run");
+        let visit = sequence.rounds(passes.min(count - tokens.len()), passes).expect("rounds run");
         tokens.extend(visit.tokens);
         if visit.ended {
             break;
@@ -154,7 +154,7 @@ fn one(engine: &mut Engine, prompt: &[TokenId], rounds: &Rounds) -> (Vec<f32>, T
     let token = begin(engine, prompt);
     let mut sequence = engine.sequence();
     sequence.begin_rounds(&[token], &Rounds { logits: true, ..rounds.clone() }).expect("begins");
-    let visit = sequence.rounds(1).expect("rounds run");
+    let visit = sequence.rounds(1, 0).expect("rounds run");
     (sequence.logits().to_vec(), visit.tokens[0])
 }
 
@@ -268,14 +268,14 @@ fn drafts_are_accepted_as_far_as_they_are_what_would_be_chosen() {
                 let rows: Vec<TokenId> = std::iter::once(token).chain(drafts).collect();
                 let mut sequence = engine.sequence();
                 sequence.begin_rounds(&rows, &rounds).expect("begins");
-                let first = sequence.rounds(1).expect("rounds run").tokens;
+                let first = sequence.rounds(1, 0).expect("rounds run").tokens;
                 assert_eq!(
                     first,
                     wanted[..=right],
                     "{name}, {right} drafts are right, {sampling:?}"
                 );
                 // What follows is what would have followed without drafts.
-                let rest = sequence.rounds(17 - right).expect("rounds run").tokens;
+                let rest = sequence.rounds(17 - right, 0).expect("rounds run").tokens;
                 assert_eq!(rest, wanted[right + 1..], "{name} after {right} drafts, {sampling:?}");
             }
         }

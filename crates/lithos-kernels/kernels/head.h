@@ -129,20 +129,20 @@ struct Chooser {
     DEVICE float* logits;
 };
 
-// Adds up the shares of all simdgroups, in order, and keeps what is asked for. A thread sees one row only, that of its number.
+// Adds up the shares of all simdgroups, in order, and keeps what is asked for. A thread sees one row only, that of its number, whose
+// factor it brings.
 template <uint PAIRED>
 TASK void finish_step(THREAD const Memory& memory, THREAD const Worker& worker, THREAD const Projection& projection, float factor,
                       SHARED const float* shares, uint task, THREAD Chooser& chooser) {
     DEVICE const ChooseRecord& record = chooser.record;
     const uint tile_floats = TILE_ROWS * BLOCK_ROWS;
-    SHARED const float* factors = worker.shared + OPERAND_AT(worker.simdgroups) - BLOCK_ROWS;
     for (uint at = thread_of(worker); at < STEP_TILES * tile_floats; at += threads_of(worker)) {
         uint row = at % BLOCK_ROWS;
         uint token = step_tile<0>(projection, task, at / tile_floats) * TILE_ROWS + at % tile_floats / BLOCK_ROWS;
         if (row >= chooser.rows || token >= record.outputs) continue;
         float sum = 0.0f;
         for (uint share = 0; share < worker.simdgroups; ++share) sum += shares[share * STEP_TILES * tile_floats + at];
-        sum *= factor * factors[row];
+        sum *= factor;
         sum *= projection.factor;
         if (chooser.logits) chooser.logits[(size_t)row * record.outputs + token] = sum;
         if (chooser.row.keep != KEEP_LARGEST && chooser.row.keep != KEEP_NOISY) continue;

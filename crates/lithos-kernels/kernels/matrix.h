@@ -112,9 +112,9 @@ template <uint CODES> TASK void decode_pairs(uint low, uint high, THREAD uint* p
     }
 }
 
-// sums += word times operand, in half precision. The operand is the sum of two halves, so that each value keeps 22 bits.
-template <uint CODES, uint SCALES>
-TASK void multiply_in_halves(THREAD const UnitWord& word, THREAD const RightHalves<LANE_COLUMNS(CODES)>& right, THREAD float* sums) {
+// sums += word times operand, in half precision. The operand's values are halves, or each the sum of two.
+template <uint CODES, uint SCALES, uint WORDS>
+TASK void multiply_in_halves(THREAD const UnitWord& word, THREAD const RightHalves<WORDS>& right, THREAD float* sums) {
     const uint pairs = LANE_COLUMNS(CODES) / 2;
     uint low[LANE_COLUMNS(CODES) / 2], high[LANE_COLUMNS(CODES) / 2];
     decode_pairs<CODES>(word.codes.x, word.codes.y, low);
@@ -129,7 +129,7 @@ TASK void multiply_in_halves(THREAD const UnitWord& word, THREAD const RightHalv
     }
     for (uint i = 0; i < pairs; i += 2) {
         multiply_halves(sums, low[i], high[i], low[i + 1], high[i + 1], right, i);
-        multiply_halves(sums, low[i], high[i], low[i + 1], high[i + 1], right, pairs + i);
+        if (WORDS > pairs) multiply_halves(sums, low[i], high[i], low[i + 1], high[i + 1], right, pairs + i);
     }
 }
 

@@ -3,16 +3,17 @@
 // Each simdgroup stages the columns that it multiplies itself: those of every `simdgroups`-th unit. Eight rows stand beside
 // each other, lane 4 n + q holding the q-th quarter of row n.
 
-// A lane's columns from `start` on; zero beyond the width. If every unit is full, they come in fours.
-template <uint COLUMNS> TASK void load_columns(DEVICE const float* row, uint start, uint width, bool full, THREAD float* values) {
-    if (full) {
-        DEVICE const float4* fours = (DEVICE const float4*)(row + start);
-        for (uint i = 0; i < COLUMNS / 4; ++i) {
-            float4 four = fours[i];
-            values[4 * i] = four.x;
-            values[4 * i + 1] = four.y;
-            values[4 * i + 2] = four.z;
-            values[4 * i + 3] = four.w;
+// A lane's columns from `start` on; zero beyond the width. They come in fours, unless rows are not of whole fours.
+template <uint COLUMNS> TASK void load_columns(DEVICE const float* row, uint start, uint width, bool fours, THREAD float* values) {
+    if (fours) {
+        for (uint i = 0; i + 4 <= COLUMNS; i += 4) {
+            float4 four;
+            four.x = four.y = four.z = four.w = 0.0f;
+            if (start + i < width) four = *(DEVICE const float4*)(row + start + i);
+            values[i] = four.x;
+            values[i + 1] = four.y;
+            values[i + 2] = four.z;
+            values[i + 3] = four.w;
         }
     } else {
         for (uint i = 0; i < COLUMNS; ++i) values[i] = start + i < width ? row[start + i] : 0.0f;
@@ -55,45 +56,42 @@ TASK OperandRow operand_row(THREAD const Memory& memory, THREAD const Worker& wo
     uint width = operand.width, row = first_row + min(worker.lane / 4, rows - 1);
     if (gathered) row = (uint)gathered[row];
     return {memory.arena + operand.input + (size_t)row * width, small_array(memory, normed ? operand.norm : 0), width,
-            COLUMNS >= 4 && width % (4 * COLUMNS) == 0, normed, operand.epsilon, operand.norm_offset};
+            COLUMNS >= 4, normed, operand.epsilon, operand.norm_offset};
 }
 
-// A lane's columns of a unit, where it brings them into their form.
-template <uint COLUMNS, uint HALVES> TASK void put_values(SHARED uint* run, uint lane, THREAD const float* values) {
-    if (HALVES) {
-        uint words[COLUMNS];
-        for (uint i = 0; i < COLUMNS; ++i) words[i] = bits_of_float(values[i]);
-        put_words<COLUMNS>(run, lane, words);
-    } else {
-        for (uint i = 0; i < COLUMNS; i += 2) put_pair((SHARED float*)run + i * 32 + lane * 2, values[i], values[i + 1]);
+// The forms of an operand. Halves suffice for codes of at most four significant bits: what their rounding adds is far below what the
+// codes' own rounding took away. Each value is the sum of two halves, upper ones first, where weights are halves themselves.
+#define FORM_FLOATS 0
+#define FORM_HALVES 1
+#define FORM_TWO_HALVES 2
+#define OPERAND_FORM(CODES, SCALES) \
+    (!IN_HALVES(CODES, SCALES) ? FORM_FLOATS : (CODES) == CODES_F16 ? FORM_TWO_HALVES : FORM_HALVES)
+// Words of a lane's columns of a unit.
+#define FORM_WORDS(COLUMNS, FORM) ((FORM) == FORM_HALVES ? (COLUMNS) / 2 : (COLUMNS))
+
+// Brings a lane's columns of a unit into their form.
+template <uint COLUMNS, uint FORM>
+TASK void put_operand(SHARED uint* run, uint lane, THREAD const float* values, float factor) {
+    if (FORM == FORM_FLOATS) {
+        for (uint i = 0; i < COLUMNS; i += 2) put_pair((SHARED float*)run + i * 32 + lane * 2, values[i] * factor, values[i + 1] * factor);
+        return;
     }
-}
-template <uint COLUMNS, uint HALVES> TASK void get_values(SHARED const uint* run, uint lane, THREAD float* values) {
-    if (HALVES) {
-        uint words[COLUMNS];
-        get_words<COLUMNS>(run, lane, words);
-        for (uint i = 0; i < COLUMNS; ++i) values[i] = float_of_bits(words[i]);
-    } else {
-        for (uint i = 0; i < COLUMNS; ++i) values[i] = float_of_bits(run[i / 2 * 64 + lane * 2 + i % 2]);
+    uint words[COLUMNS];
+    for (uint i = 0; i < COLUMNS / 2; ++i) {
+        float first = values[2 * i] * factor, second = values[2 * i + 1] * factor;
+        uint upper = halves_of_floats(first, second);
+        words[i] = upper;
+        words[COLUMNS / 2 + i] = halves_of_floats(first - float_of_half(upper & 0xffffu), second - float_of_half(upper >> 16));
     }
+    put_words<FORM_WORDS(COLUMNS, FORM)>(run, lane, words);
 }
 
-// The form that products load: floats, or halves, each value the sum of two, upper halves first.
-template <uint COLUMNS, uint HALVES>
-TASK void put_operand(SHARED uint* run, uint lane, THREAD float* values, float factor) {
-    for (uint i = 0; i < COLUMNS; ++i) values[i] *= factor;
-    if (HALVES) {
-        uint words[COLUMNS];
-        for (uint i = 0; i < COLUMNS / 2; ++i) {
-            uint upper = halves_of_floats(values[2 * i], values[2 * i + 1]);
-            words[i] = upper;
-            words[COLUMNS / 2 + i] = halves_of_floats(values[2 * i] - float_of_half(upper & 0xffffu),
-                                                      values[2 * i + 1] - float_of_half(upper >> 16));
-        }
-        put_words<COLUMNS>(run, lane, words);
-    } else {
-        put_values<COLUMNS, 0>(run, lane, values);
-    }
+// Multiplies what a lane has staged with a power of two that halves can have.
+template <uint COLUMNS, uint FORM> TASK void scale_operand(SHARED uint* run, uint lane, float factor) {
+    uint words[FORM_WORDS(COLUMNS, FORM)], factors = halves_of_floats(factor, factor);
+    get_words<FORM_WORDS(COLUMNS, FORM)>(run, lane, words);
+    for (uint i = 0; i < FORM_WORDS(COLUMNS, FORM); ++i) words[i] = multiply_pairs(words[i], factors);
+    put_words<FORM_WORDS(COLUMNS, FORM)>(run, lane, words);
 }
 
 // Units that a worker multiplies, of all units of a row.
@@ -103,7 +101,7 @@ struct UnitRange {
     uint all;
 };
 
-// Where a simdgroup stages its columns: units of 32 * COLUMNS words.
+// Where a simdgroup stages its columns: units of 32 * FORM_WORDS words.
 struct OperandPlace {
     UnitRange range;
     SHARED uint* runs;
@@ -115,9 +113,11 @@ struct OperandPlace {
     bool whole;
 };
 
-template <uint COLUMNS> TASK OperandPlace operand_place(THREAD const Worker& worker, UnitRange range) {
-    uint room = worker.operand_words / worker.simdgroups / (32 * COLUMNS), units = range.end - range.first;
-    return {range, worker.operand + worker.simdgroup * room * 32 * COLUMNS, room,
+template <uint COLUMNS, uint FORM> TASK OperandPlace operand_place(THREAD const Worker& worker, UnitRange range) {
+    // Behind the ring of requested words, if there is one.
+    const uint ring = FORM == FORM_HALVES ? RING_WORDS : 0, unit_words = 32 * FORM_WORDS(COLUMNS, FORM);
+    uint room = (worker.operand_words - ring) / worker.simdgroups / unit_words, units = range.end - range.first;
+    return {range, worker.operand + ring + worker.simdgroup * room * unit_words, room,
             (units + worker.simdgroups - 1 - worker.simdgroup) / worker.simdgroups,
             (units + worker.simdgroups - 1) / worker.simdgroups <= room};
 }
@@ -130,28 +130,48 @@ template <uint COLUMNS> TASK uint operand_start(THREAD const Worker& worker, THR
 // This simdgroup's share of the squares of a row beside the slice.
 template <uint COLUMNS>
 TASK float squares_beside(THREAD const Worker& worker, THREAD const OperandPlace& place, THREAD const OperandRow& row) {
-    float squares = 0.0f, values[COLUMNS];
-    for (uint unit = worker.simdgroup; unit < place.range.all; unit += worker.simdgroups) {
-        if (unit >= place.range.first && unit < place.range.end) continue;
-        load_columns<COLUMNS>(row.x, (unit * 4 + (worker.lane & 3u)) * COLUMNS, row.width, row.full, values);
-        for (uint column = 0; column < COLUMNS; ++column) squares += values[column] * values[column];
+    // Units whose loads are under way at once.
+    const uint at_once = 32 / COLUMNS;
+    float squares = 0.0f;
+    if (place.range.first == 0 && place.range.end == place.range.all) return squares;
+#pragma unroll 1
+    for (uint first = worker.simdgroup; first < place.range.all; first += at_once * worker.simdgroups) {
+        float values[at_once][COLUMNS];
+#pragma unroll
+        for (uint i = 0; i < at_once; ++i) {
+            uint unit = first + i * worker.simdgroups;
+            bool beside = unit < place.range.first || unit >= place.range.end;
+            for (uint column = 0; column < COLUMNS; ++column) values[i][column] = 0.0f;
+            if (beside) load_columns<COLUMNS>(row.x, (unit * 4 + (worker.lane & 3u)) * COLUMNS, row.width, row.full, values[i]);
+        }
+#pragma unroll
+        for (uint i = 0; i < at_once; ++i) {
+            for (uint column = 0; column < COLUMNS; ++column) squares += values[i][column] * values[i][column];
+        }
     }
     return squares;
 }
 
-// A power of two that brings `largest` near to the greatest half, so that the lower half of a value is precise, too.
+// A power of two that brings `largest` to between 2^7 and 2^8: values down to 2^-21 of it keep all bits of a half, and there is room
+// for some that are larger.
 TASK float half_factor(float largest) {
     uint exponent = min(max(bits_of_float(largest) >> 23, 64u), 254u);
-    return float_of_bits((267u - exponent) << 23);
+    return float_of_bits((261u - exponent) << 23);
 }
 
-// Statistics of each row over the columns of a slice, for a norm over all: factor[row] in shared memory undoes what brings a row into its
-// form; returns what brings this lane's row into it. Columns that have room are staged, but not yet brought into their form.
-template <uint COLUMNS, uint HALVES>
-TASK float measure_operand(THREAD const Worker& worker, THREAD const OperandRow& row, THREAD const OperandPlace& place) {
+// What a simdgroup knows of each row over its columns: the sum of squares, and what undoes the factor of their form.
+TASK SHARED float* operand_statistics(THREAD const Worker& worker, uint simdgroup, uint row) {
+    return worker.shared + SUMS_FLOATS(worker.simdgroups) + (simdgroup * BLOCK_ROWS + row) * 2;
+}
+
+// Reads this simdgroup's columns of each row, without a barrier: puts statistics of each row into shared memory, and returns what brings
+// this lane's row into its form. Columns that have room are brought into it. The factor of a norm over all columns is left to those who
+// add up the sums of all simdgroups.
+template <uint COLUMNS, uint FORM>
+TASK float stage_operand(THREAD const Worker& worker, THREAD const OperandRow& row, THREAD const OperandPlace& place) {
     // Units whose loads are under way at once.
-    const uint at_once = 16 / COLUMNS;
-    float squares = 0.0f, largest = 0.0f;
+    const uint at_once = OPERAND_COLUMNS / COLUMNS;
+    float squares = 0.0f, largest = 0.0f, factor = 1.0f;
 #pragma unroll 1
     for (uint first = 0; first < place.units; first += at_once) {
         float values[at_once][COLUMNS], scales[at_once][COLUMNS];
@@ -169,58 +189,62 @@ TASK float measure_operand(THREAD const Worker& worker, THREAD const OperandRow&
                 if (row.normed) values[i][column] *= scales[i][column] + row.offset;
                 largest = max(largest, magnitude(values[i][column]));
             }
-            if (place.whole) put_values<COLUMNS, HALVES>(place.runs + (first + i) * 32 * COLUMNS, worker.lane, values[i]);
+        }
+        if (FORM != FORM_FLOATS) {
+            largest = max(largest, lane_xor(largest, 1));
+            largest = max(largest, lane_xor(largest, 2));
+            float before = factor;
+            if (first == 0 || largest * factor > 32768.0f) factor = half_factor(largest);
+            for (uint i = 0; first != 0 && factor != before && place.whole && i < first; ++i) {
+                scale_operand<COLUMNS, FORM>(place.runs + i * 32 * FORM_WORDS(COLUMNS, FORM), worker.lane, factor / before);
+            }
+        }
+#pragma unroll
+        for (uint i = 0; i < at_once; ++i) {
+            if (!place.whole || first + i >= place.units) continue;
+            put_operand<COLUMNS, FORM>(place.runs + (first + i) * 32 * FORM_WORDS(COLUMNS, FORM), worker.lane, values[i], factor);
         }
     }
-    if (row.normed) squares += squares_beside<COLUMNS>(worker, place, row);
-    squares += lane_xor(squares, 1);
-    squares += lane_xor(squares, 2);
-    largest = max(largest, lane_xor(largest, 1));
-    largest = max(largest, lane_xor(largest, 2));
-
-    SHARED float* statistics = worker.shared + SUMS_FLOATS(worker.simdgroups);
-    SHARED float* factors = statistics + worker.simdgroups * BLOCK_ROWS * 2;
-    worker_barrier();
-    if (worker.lane % 4 == 0) put_pair(statistics + worker.simdgroup * BLOCK_ROWS * 2 + worker.lane / 2, squares, largest);
-    worker_barrier();
-    squares = 0.0f;
-    for (uint share = 0; share < worker.simdgroups; ++share) {
-        squares += statistics[share * BLOCK_ROWS * 2 + worker.lane / 4 * 2];
-        largest = max(largest, statistics[share * BLOCK_ROWS * 2 + worker.lane / 4 * 2 + 1]);
+    if (row.normed) {
+        squares += squares_beside<COLUMNS>(worker, place, row);
+        squares += lane_xor(squares, 1);
+        squares += lane_xor(squares, 2);
     }
-    float norm = row.normed ? reciprocal_root(squares / (float)row.width + row.epsilon) : 1.0f;
-    float factor = HALVES ? half_factor(largest * norm) : 1.0f;
-    if (worker.simdgroup == 0 && worker.lane % 4 == 0) factors[worker.lane / 4] = 1.0f / factor;
-    worker_barrier();
-    return norm * factor;
+    if (worker.lane % 4 == 0) put_pair(operand_statistics(worker, worker.simdgroup, worker.lane / 4), squares, 1.0f / factor);
+    simd_fence();
+    return factor;
 }
 
-// Brings units from `first` on into their form, as many as there is room for.
-template <uint COLUMNS, uint HALVES>
-TASK void stage_units(THREAD const Worker& worker, THREAD const OperandRow& row, THREAD const OperandPlace& place, uint first, float factor) {
+// Brings `count` units from `first` on into their form, or those that are left.
+template <uint COLUMNS, uint FORM>
+TASK void stage_units(THREAD const Worker& worker, THREAD const OperandRow& row, THREAD const OperandPlace& place, uint first, uint count,
+                      float factor) {
     float values[COLUMNS], scales[COLUMNS];
     simd_fence();
-    for (uint i = first; i < min(first + place.room, place.units); ++i) {
-        SHARED uint* run = place.runs + (i - first) * 32 * COLUMNS;
-        if (place.whole) {
-            get_values<COLUMNS, HALVES>(run, worker.lane, values);
-        } else {
-            uint start = operand_start<COLUMNS>(worker, place, i);
-            load_columns<COLUMNS>(row.x, start, row.width, row.full, values);
-            if (row.normed) load_columns<COLUMNS>(row.weights, start, row.width, row.full, scales);
-            for (uint column = 0; row.normed && column < COLUMNS; ++column) values[column] *= scales[column] + row.offset;
-        }
-        put_operand<COLUMNS, HALVES>(run, worker.lane, values, factor);
+    for (uint i = first; i < min(first + count, place.units); ++i) {
+        uint start = operand_start<COLUMNS>(worker, place, i);
+        load_columns<COLUMNS>(row.x, start, row.width, row.full, values);
+        if (row.normed) load_columns<COLUMNS>(row.weights, start, row.width, row.full, scales);
+        for (uint column = 0; row.normed && column < COLUMNS; ++column) values[column] *= scales[column] + row.offset;
+        put_operand<COLUMNS, FORM>(place.runs + (i - first) * 32 * FORM_WORDS(COLUMNS, FORM), worker.lane, values, factor);
     }
     simd_fence();
+}
+
+// What the norm multiplies a row with, from the statistics of all simdgroups.
+TASK float norm_factor(THREAD const Worker& worker, THREAD const OperandRow& row, uint of_row) {
+    if (!row.normed) return 1.0f;
+    float squares = 0.0f;
+    for (uint share = 0; share < worker.simdgroups; ++share) squares += *operand_statistics(worker, share, of_row);
+    return reciprocal_root(squares / (float)row.width + row.epsilon);
 }
 
 // Whether this worker staged the same before in this phase; from now on it has, if all of it has room.
-template <uint COLUMNS, uint HALVES>
+template <uint COLUMNS, uint FORM>
 TASK bool is_staged(THREAD Worker& worker, DEVICE const OperandRecord& operand, THREAD const OperandPlace& place,
                     DEVICE const float* gathered, uint first_row, uint rows) {
     THREAD Staged& staged = worker.staged;
-    uint form = place.whole ? COLUMNS * 2 + HALVES + (gathered ? 64 : 0) : 0, block = first_row * MOST_ROWS + rows;
+    uint form = place.whole ? COLUMNS * 4 + FORM + (gathered ? 128 : 0) : 0, block = (place.range.first * MOST_ROWS + first_row) * 2 * MOST_ROWS + rows;
     bool same = form != 0 && staged.form == form && staged.input == operand.input && staged.norm == operand.norm && staged.block == block;
     staged.form = form;
     staged.input = operand.input;

@@ -6,9 +6,9 @@
 #define BLOCK_ROWS 8u
 // Tiles of a matrix that a worker multiplies at once, so that it loads their operand once.
 #define STEP_TILES 2
-// Floats that the simdgroups of a worker share for projections: sums of two steps, two statistics of each row, factors of rows.
-#define SUMS_FLOATS(simdgroups) (2 * (simdgroups) * STEP_TILES * BLOCK_ROWS * 16)
-#define OPERAND_AT(simdgroups) (SUMS_FLOATS(simdgroups) + (simdgroups) * BLOCK_ROWS * 2 + BLOCK_ROWS)
+// Floats that the simdgroups of a worker share for projections: sums of some steps, two statistics of each row.
+#define SUMS_FLOATS(simdgroups) (SUM_SETS * (simdgroups) * STEP_TILES * BLOCK_ROWS * 16)
+#define OPERAND_AT(simdgroups) (SUMS_FLOATS(simdgroups) + (simdgroups) * BLOCK_ROWS * 2)
 // Turns that a join waits before it gives up.
 #ifndef MOST_TURNS
 #define MOST_TURNS 400000000u
@@ -53,6 +53,8 @@ struct Worker {
     // Where the operand of projections is staged, and words of it.
     SHARED uint* operand;
     uint operand_words;
+    // Steps of projections so far, if it has begun any; NOTHING before.
+    uint steps;
     // Which operand that is.
     Staged staged;
 };

@@ -225,12 +225,74 @@ TASK void acquire() { __threadfence(); }
 TASK void publish(uint* flag, uint value) { *(volatile uint*)flag = value; }
 typedef uint* Counter;
 
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+// Words that a simdgroup requests into shared memory, in the order in which it uses them: RING_UNITS requests are under way.
+#define RING_UNITS 5
+#define RING_SLOT_WORDS 288u
+#define RING_WORDS (16 * RING_UNITS * RING_SLOT_WORDS)
+TASK void request_four(uint* to, const uchar* at) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"((uint)__cvta_generic_to_shared(to)), "l"(at) : "memory");
+}
+TASK void close_request() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// The oldest request has come.
+TASK void await_request() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(RING_UNITS - 1) : "memory");
+    __syncwarp();
+}
+// All lanes have read what came; others may take its place.
+TASK void release_request() { __syncwarp(); }
+TASK uint4 requested(const uint4* slot, const uint4*) { return *slot; }
+TASK uint requested(const ushort* slot, const ushort*) { return *slot; }
+#else
+// Cards with less shared memory read words where they are.
+#define RING_UNITS 1
+#define RING_SLOT_WORDS 0u
+#define RING_WORDS 0
+TASK void request_four(uint*, const uchar*) {}
+TASK void close_request() {}
+TASK void await_request() {}
+TASK void release_request() {}
+TASK uint4 requested(const uint4*, const uint4* at) { return load_once(at); }
+TASK uint requested(const ushort*, const ushort* at) { return load_once(at); }
+#endif
+
+// Sets of sums in turn: each is full when all simdgroups have written it, and empty when all have read it. Nobody waits for more.
+#define SUM_SETS 2
+TASK uint set_barrier(uint i) {
+    __shared__ unsigned long long barriers[2 * SUM_SETS];
+    return (uint)__cvta_generic_to_shared(barriers + i);
+}
+TASK void begin_sets(uint thread, uint simdgroups) {
+    if (thread < 2 * SUM_SETS) asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(set_barrier(thread)), "r"(simdgroups) : "memory");
+    __syncthreads();
+}
+TASK void announce_set(uint barrier, uint lane) {
+    __syncwarp();
+    if (lane == 0) asm volatile("{ .reg .b64 state; mbarrier.arrive.release.cta.shared::cta.b64 state, [%0]; }" ::"r"(barrier) : "memory");
+}
+TASK void await_set(uint barrier, uint parity) {
+    uint done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!done);
+}
+TASK void await_empty_set(uint step) {
+    if (step >= SUM_SETS) await_set(set_barrier(SUM_SETS + step % SUM_SETS), (step / SUM_SETS - 1) % 2);
+}
+TASK void announce_full_set(uint step, uint lane) { announce_set(set_barrier(step % SUM_SETS), lane); }
+TASK void await_full_set(uint step) { await_set(set_barrier(step % SUM_SETS), step / SUM_SETS % 2); }
+TASK void announce_empty_set(uint step, uint lane) { announce_set(set_barrier(SUM_SETS + step % SUM_SETS), lane); }
+
+// Columns of a row that a lane loads at once to stage them.
+#define OPERAND_COLUMNS 16
+
 // Floats of memory that the threads of a worker share, beside the operand of projections; and units of a tile that a lane has
 // requested before it uses them.
 #define SHARED_FLOATS 8480
 #define REQUESTED_UNITS 3
-// Lines of 128 bytes of weights that are asked for ahead: less than the card's second cache holds.
-#define EXPECTED_LINES 196608u
 
 // The operand of projections lies in memory whose size the launch chooses.
 extern __shared__ uint4 launch_memory[];
@@ -241,5 +303,7 @@ TASK uint launch_memory_words() {
 }
 
 // All lanes of a simdgroup know that they have the same number.
+// Simdgroups of a worker: every launch has as many.
+#define SIMDGROUPS(given) 16u
 #define THIS_WORKER                                                                                                        \
-    {threadIdx.x % 32, __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), blockDim.x / 32, blockIdx.x, gridDim.x, 0, shared, (uint*)launch_memory, launch_memory_words()}
+    {threadIdx.x % 32, __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), 16, blockIdx.x, gridDim.x, 0, shared, (uint*)launch_memory, launch_memory_words(), NOTHING}

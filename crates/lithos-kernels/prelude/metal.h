@@ -168,13 +168,36 @@ TASK void acquire() { atomic_thread_fence(mem_flags::mem_device, memory_order_se
 TASK void publish(device atomic_uint* flag, uint value) { atomic_store_explicit(flag, value, memory_order_relaxed); }
 typedef device atomic_uint* Counter;
 
+// Words that were requested into shared memory before: here they are read from where they are.
+#define RING_UNITS 1
+#define RING_SLOT_WORDS 0u
+#define RING_WORDS 0
+TASK void request_four(threadgroup uint*, device const uchar*) {}
+TASK void close_request() {}
+TASK void await_request() {}
+TASK void release_request() {}
+TASK uint4 requested(threadgroup const uint4*, device const uint4* at) { return *at; }
+TASK uint requested(threadgroup const ushort*, device const ushort* at) { return *at; }
+
+// Sets of sums in turn, with one barrier for each: a simdgroup that writes one knows that all have passed the barrier after the set before
+// the last, and so have read the one before that.
+#define SUM_SETS 3
+TASK void begin_sets(uint, uint) {}
+TASK void await_empty_set(uint) {}
+TASK void announce_full_set(uint, uint) {}
+TASK void await_full_set(uint) { worker_barrier(); }
+TASK void announce_empty_set(uint, uint) {}
+
+// Columns of a row that a lane loads at once to stage them.
+#define OPERAND_COLUMNS 16
+
 // Floats of memory that the threads of a worker share; and units of a tile that a lane has requested before it uses them.
 #define SHARED_FLOATS 6144
 #define REQUESTED_UNITS 1
-// Lines of 128 bytes of weights that are asked for ahead.
-#define EXPECTED_LINES 0u
 
+// Simdgroups of a worker.
+#define SIMDGROUPS(given) (given)
 // The operand of projections lies behind what they share otherwise.
 #define THIS_WORKER                                                                                               \
     {lane, simdgroup, simdgroups, index, workers, 0, shared, (threadgroup uint*)shared + OPERAND_AT(simdgroups),    \
-     SHARED_FLOATS - OPERAND_AT(simdgroups)}
+     SHARED_FLOATS - OPERAND_AT(simdgroups), NOTHING}

@@ -181,16 +181,24 @@ mod tests {
         for (language, simdgroups) in [(Language::Metal, 4), (Language::Cuda, MOST_SIMDGROUPS)] {
             let shared = defined(language.prelude(), "SHARED_FLOATS");
             let requested = defined(language.prelude(), "REQUESTED_UNITS");
-            // Sums of two steps, statistics and factors of rows; a lane's columns of a unit are 16 words at most.
-            let projection = simdgroups * (2 * step_floats + 2 * block_rows) + block_rows;
+            let sets = defined(language.prelude(), "SUM_SETS");
+            // Sums of some steps, statistics of rows; a lane's columns of a unit are 16 words at most.
+            let projection = simdgroups * (sets * step_floats + 2 * block_rows);
             let operand = simdgroups * requested * 32 * 16;
             match language {
                 Language::Metal => assert!(projection + operand <= shared),
-                Language::Cuda => assert!(operand * 4 <= CUDA_OPERAND_BYTES),
+                Language::Cuda => {
+                    assert!(operand * 4 <= CUDA_OPERAND_BYTES);
+                    // Beside the ring, a slice of a matrix has room in half precision.
+                    let prelude = language.prelude();
+                    let ring = defined(prelude, "RING_UNITS") * defined(prelude, "RING_SLOT_WORDS");
+                    let slice = CUDA_OPERAND_BYTES / STAGED_COLUMN_BYTES * block_rows * 2;
+                    assert!(simdgroups * ring * 4 + slice <= CUDA_OPERAND_BYTES);
+                }
             }
             assert!(projection <= shared);
             // Lists of simdgroups that merge, and the tokens that they choose.
-            assert!(simdgroups * 2 * LIST_ENTRIES + rows <= 2 * simdgroups * step_floats);
+            assert!(simdgroups * 2 * LIST_ENTRIES + rows <= sets * simdgroups * step_floats);
             // A tile of queries and its scores; shares of a merge.
             let scores = MOST_RANGE_KEYS + 4;
             assert!(8 * (attention_width.max(MOST_RANGE_KEYS) + scores) <= shared);

@@ -51,7 +51,9 @@ fn check_f32(name: &str) {
     for (layer, op) in residuals.iter().enumerate().take(model.graph.limits.layers - 1) {
         let hidden = reference.tensor(&format!("hidden.{}", layer + 1)).expect("hidden");
         let hidden = hidden.to_f32().expect("decode");
-        let difference = largest_difference(&values[&op.outputs[0]], &hidden);
+        // The file may hold the first rows only.
+        let found = &values[&op.outputs[0]][..hidden.len()];
+        let difference = largest_difference(found, &hidden);
         assert!(difference < 2e-4, "{name}: residual after layer {layer}: {difference}");
     }
 

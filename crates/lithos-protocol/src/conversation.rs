@@ -8,6 +8,18 @@ use crate::fields::{Fields, kind, wrong_type};
 /// Joins system messages that lead the conversation, and messages of one role that had to be put together.
 const BETWEEN_MESSAGES: &str = "\n\n";
 
+/// Claude Code puts a line that begins so, and that differs from session to session, in front of its instructions. Left in, no
+/// two sessions would share a prompt's beginning.
+const BILLING_HEADER: &str = "x-anthropic-billing-header:";
+
+/// Instructions without the line of a vendor that stands in front of them. It is no part of them.
+pub(crate) fn without_vendor_header(text: &str) -> &str {
+    match text.strip_prefix(BILLING_HEADER) {
+        Some(rest) => rest.split_once('\n').map_or("", |(_, text)| text.trim_start_matches('\n')),
+        None => text,
+    }
+}
+
 /// What a chat template makes a prompt of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversation {
@@ -52,7 +64,17 @@ pub(crate) struct ConversationBuilder(Vec<Value>);
 impl ConversationBuilder {
     /// Adds a message. System messages at the front become one, since many templates take only one; later ones stay where
     /// they are, so that a text that changes does not move to the front of a prompt that could be taken over.
-    pub(crate) fn push(&mut self, message: Value) {
+    pub(crate) fn push(&mut self, mut message: Value) {
+        if message["role"] == "system"
+            && let Some(text) = message["content"].as_str()
+            && text.starts_with(BILLING_HEADER)
+        {
+            let text = without_vendor_header(text);
+            if text.is_empty() {
+                return;
+            }
+            message["content"] = text.into();
+        }
         match self.0.as_mut_slice() {
             [first] if first["role"] == "system" && message["role"] == "system" => {
                 join(first, &message);

@@ -47,6 +47,8 @@ pub struct Heading {
     pub model: String,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
+    /// Whether the prompt ends inside a thought, which the answer then begins with.
+    pub opens_thought: bool,
 }
 
 /// An answer in some dialect: either the events of a stream, or the whole in one piece.
@@ -91,6 +93,8 @@ pub struct TokenCounts {
     pub prompt: usize,
     /// Of those, taken over from earlier requests.
     pub cached: usize,
-    /// Of the answer.
+    /// Of the answer, with its thoughts.
     pub completion: usize,
+    /// Of those, the ones of thoughts.
+    pub thought: usize,
 }

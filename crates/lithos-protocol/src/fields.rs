@@ -45,6 +45,11 @@ impl Fields {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
+    /// Looks at a field without taking it.
+    pub(crate) fn peek(&self, name: &str) -> Option<&Value> {
+        self.map.get(name)
+    }
+
     /// Takes a field as JSON. `null` counts as absent.
     pub(crate) fn value(&mut self, name: &str) -> Option<Value> {
         self.map.shift_remove(name).filter(|value| !value.is_null())

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 use crate::conversation::Conversation;
 use crate::error::ApiError;
 use crate::fields::{Fields, kind, wrong_type};
+use crate::thinking::Thinking;
+use crate::tools::{Calls, Offer};
 
 const MOST_STOP_TEXTS: usize = 16;
 const LONGEST_STOP_TEXT: usize = 4096;
@@ -16,6 +18,8 @@ const MOST_BIASES: usize = 4096;
 pub struct Generation {
     /// What the prompt is made of.
     pub conversation: Conversation,
+    /// The calls that the answer may hold.
+    pub calls: Calls,
     /// Tokens to generate at most.
     pub max_tokens: Option<usize>,
     /// 0 to 2.
@@ -59,15 +63,6 @@ pub(crate) struct FieldNames {
     pub(crate) stop: &'static str,
 }
 
-/// What a request says about thinking, in its dialect's words.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Thinking {
-    /// Whether the model shall think; `None` leaves it to the template.
-    pub(crate) enabled: Option<bool>,
-    /// How much; `none` turns thinking off. Names that a template does not know are no error.
-    pub(crate) effort: Option<String>,
-}
-
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OneOrMore {
@@ -76,21 +71,23 @@ enum OneOrMore {
 }
 
 impl Generation {
-    /// Takes the fields that all dialects share, besides the messages and what is said about thinking. Fields that other local
-    /// servers added are read in every dialect: `top_k`, `min_p`, the penalties, `logit_bias`, `seed`, `ignore_eos`,
-    /// `enable_thinking` and `chat_template_kwargs`.
+    /// Takes the fields that all dialects share, besides the messages and what is said about thinking and tools. Fields that other
+    /// local servers added are read in every dialect: `top_k`, `min_p`, the penalties, `logit_bias`, `seed`, `ignore_eos` and
+    /// `chat_template_kwargs`.
     pub(crate) fn read(
         fields: &mut Fields,
         names: &FieldNames,
         messages: Value,
-        thinking: Thinking,
+        thinking: &Thinking,
+        offer: Offer,
     ) -> Result<Self, ApiError> {
         Ok(Generation {
             conversation: Conversation {
                 messages,
-                tools: None,
+                tools: offer.list,
                 template_variables: template_variables(fields, thinking)?,
             },
+            calls: offer.calls,
             max_tokens: max_tokens(fields, names.max_tokens)?,
             temperature: fields.number("temperature", 0.0, 2.0)?,
             top_p: fields.number("top_p", 0.0, 1.0)?,
@@ -183,7 +180,7 @@ fn stop(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
 
 fn template_variables(
     fields: &mut Fields,
-    thinking: Thinking,
+    thinking: &Thinking,
 ) -> Result<Map<String, Value>, ApiError> {
     let name = "chat_template_kwargs";
     let mut variables: Map<String, Value> = fields.take(name, "an object")?.unwrap_or_default();
@@ -194,14 +191,11 @@ fn template_variables(
             return Err(ApiError::invalid(param, message));
         }
     }
-    let Thinking { enabled, effort } = thinking;
-    let enabled = fields.take("enable_thinking", "true or false")?.or(enabled);
-    let enabled = enabled.or((effort.as_deref() == Some("none")).then_some(false));
-    if let Some(enabled) = enabled {
+    if let Some(enabled) = thinking.switch() {
         variables.entry("enable_thinking").or_insert(enabled.into());
     }
-    if let Some(effort) = effort {
-        variables.entry("reasoning_effort").or_insert(effort.into());
+    if let Some(effort) = &thinking.effort {
+        variables.entry("reasoning_effort").or_insert(effort.as_str().into());
     }
     let switch = variables.get("enable_thinking");
     if let Some(value) = switch.filter(|value| !value.is_boolean()) {

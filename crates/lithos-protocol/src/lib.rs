@@ -4,6 +4,7 @@
 //! ([`DialectRequest::parse`]), events of a response come out ([`DialectAnswer`]). Nothing here reads a clock, draws a random
 //! number or knows a socket: ids and times are arguments, so that every exchange can be tested as data.
 
+mod answer;
 pub mod chat_completions;
 mod conversation;
 mod dialect;
@@ -15,9 +16,12 @@ pub mod models;
 mod refusal;
 pub mod responses;
 pub mod sse;
+mod thinking;
+mod thought;
 pub mod tools;
 
 pub use conversation::Conversation;
 pub use dialect::{DialectAnswer, DialectRequest, Ending, Heading, TokenCounts};
 pub use error::ApiError;
 pub use generation::{Generation, LogitBias};
+pub use thought::{ThoughtParser, ThoughtPiece};

@@ -6,8 +6,6 @@ use serde_json::Value;
 use crate::error::ApiError;
 use crate::fields::Fields;
 
-/// Why tools are refused.
-pub(crate) const NO_TOOLS: &str = "tools cannot be called yet";
 /// Why forms of the answer are refused.
 pub(crate) const CONSTRAINED: &str = "the form of an answer cannot be prescribed yet";
 

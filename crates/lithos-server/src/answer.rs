@@ -1,6 +1,7 @@
 //! Requests that a model answers, in all dialects: `POST /v1/chat/completions`, `/v1/messages`, `/v1/responses`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -42,6 +43,7 @@ pub(crate) async fn answer<R: DialectRequest>(
     app.check_model(request.model())?;
     log.ignored(request.ignored());
     let prompt = encode(&app, request.generation().conversation.clone()).await?;
+    let opens_thought = app.prompts.opens_thought(&prompt);
     let (prompt_tokens, context) = (prompt.len(), app.info.context);
     if prompt_tokens >= context {
         return Err(too_long::<R>(prompt_tokens, context).into());
@@ -51,14 +53,15 @@ pub(crate) async fn answer<R: DialectRequest>(
         created: app.now(),
         model: app.info.id.clone(),
         prompt_tokens,
+        opens_thought,
     };
     let answer = request.answer(heading);
-    let (events, cancel) = submit(&app, request.generation(), prompt)?;
+    let (events, cancel) = submit(&app, request.generation(), prompt, opens_thought)?;
     if request.streams() {
         let answer = Answer { answer, events, _cancel: cancel, log, heartbeat: app.heartbeat };
         return Ok(stream::respond(answer).await?);
     }
-    let (text, ending, counts, drafts) = collect(events).await?;
+    let (text, ending, counts, drafts) = collect(events, &log).await?;
     drop(cancel);
     log.counts(counts);
     let mut whole = answer.whole(&text, &ending, counts);
@@ -105,6 +108,7 @@ fn submit(
     app: &App,
     generation: &Generation,
     prompt: Vec<TokenId>,
+    opens_thought: bool,
 ) -> Result<(UnboundedReceiver<JobEvent>, CancelOnDrop), ApiError> {
     let sampling = sampling(&app.default_sampling, generation);
     sampling.validate().map_err(ApiError::bad_request)?;
@@ -112,10 +116,12 @@ fn submit(
     let cancel = Cancel::default();
     app.queue.push(Job {
         prompt,
+        opens_thought,
         sampling,
         max_tokens: generation.max_tokens,
         stop: generation.stop.clone(),
         ignore_end: generation.ignore_end,
+        queued: Instant::now(),
         cancel: cancel.clone(),
         events: sender,
     })?;
@@ -145,12 +151,18 @@ fn sampling(defaults: &Sampling, asked: &Generation) -> Sampling {
 type Collected = (String, Ending, TokenCounts, Option<Box<Speculation>>);
 
 /// Waits for a whole answer.
-async fn collect(mut events: UnboundedReceiver<JobEvent>) -> Result<Collected, ApiError> {
+async fn collect(
+    mut events: UnboundedReceiver<JobEvent>,
+    log: &RequestLog,
+) -> Result<Collected, ApiError> {
     let mut answer = String::new();
     while let Some(event) = events.recv().await {
         match event {
             JobEvent::Started => {}
-            JobEvent::Text(text) => answer.push_str(&text),
+            JobEvent::Text(text) => {
+                log.text();
+                answer.push_str(&text);
+            }
             JobEvent::Finished(ending, counts, drafts) => {
                 return Ok((answer, ending, counts, drafts));
             }

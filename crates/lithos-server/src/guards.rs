@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use lithos_protocol::ApiError;
 
 use crate::options::ServerOptions;
+use crate::page;
 use crate::response::HttpError;
 
 /// Needs no key, so that supervisors can ask.
@@ -44,7 +45,8 @@ impl Guards {
         let headers = request.headers();
         let host = self.check_host(headers)?;
         self.check_origin(headers, &host)?;
-        if request.uri().path() == HEALTH { Ok(()) } else { self.check_key(headers) }
+        let path = request.uri().path();
+        if path == HEALTH || page::is_part(path) { Ok(()) } else { self.check_key(headers) }
     }
 
     /// Checks the host that the client thinks it talks to; returns it with its port.

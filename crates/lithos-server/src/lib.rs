@@ -1,10 +1,12 @@
 //! HTTP around the protocols.
 //!
-//! [`serve`] answers `POST /v1/chat/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, `GET /v1/models`
-//! and `GET /health` as OpenAI's and Anthropic's APIs do. One thread owns the model ([`TextModel`]). The prompt of a request is
+//! [`serve`] answers `POST /v1/chat/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, and `GET /v1/models` as OpenAI's and Anthropic's APIs do. One thread owns the model ([`TextModel`]). The prompt of a request is
 //! made beside it ([`Prompts`]), so that what does not fit is refused at once; then the request waits in a bounded queue, in
 //! order of arrival, and the text comes back through a channel of its own. A client that goes away cancels its request, waiting
 //! or running.
+//!
+//! `GET /health` says in which state the server is, `GET /metrics` what was counted and timed, and `/` is a page to talk with the
+//! model and to watch it.
 //!
 //! What a dialect is, the protocol crate knows. Here one handler answers all of them.
 //!
@@ -14,10 +16,15 @@
 
 mod answer;
 mod body;
+mod connections;
 mod engine_model;
 mod guards;
+mod health;
+mod loading;
+mod metrics;
 mod model;
 mod options;
+mod page;
 mod queue;
 mod request_log;
 mod response;
@@ -26,6 +33,7 @@ mod stream;
 mod usage;
 mod worker;
 
-pub use model::{ModelError, ModelInfo, Prompts, TextModel};
+pub use loading::serve_while_loading;
+pub use model::{ModelError, ModelInfo, Prompts, Resources, TextModel};
 pub use options::{DEFAULT_ADDRESS, ServeError, ServerOptions};
 pub use server::{Server, serve};

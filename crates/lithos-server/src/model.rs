@@ -14,6 +14,15 @@ pub struct ModelInfo {
     pub created: Option<u64>,
 }
 
+/// What a model takes of the machine, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// Bytes of weights, buffers and recurrent states in memory.
+    pub memory: Option<u64>,
+    /// Bytes of weights that one decode pass reads.
+    pub read_per_pass: Option<u64>,
+}
+
 /// A model that answers prompts. It lives on one thread.
 pub trait TextModel: Send + 'static {
     /// What clients are told about it.
@@ -37,6 +46,11 @@ pub trait TextModel: Send + 'static {
 
     /// How tokens are chosen where a request does not say.
     fn default_sampling(&self) -> Sampling;
+
+    /// What it takes of the machine.
+    fn resources(&self) -> Resources {
+        Resources::default()
+    }
 }
 
 /// The text side of a model.
@@ -46,6 +60,9 @@ pub trait Prompts: Send + Sync + 'static {
     /// # Errors
     /// [`ModelError::Refused`] if there is no prompt for this conversation.
     fn encode_chat(&self, conversation: &Conversation) -> Result<Vec<TokenId>, ModelError>;
+
+    /// Whether the answer to this prompt begins inside a thought, since the prompt ends in one.
+    fn opens_thought(&self, prompt: &[TokenId]) -> bool;
 
     /// The text of generated tokens, without special ones.
     fn text(&self, tokens: &[TokenId]) -> String;

@@ -18,6 +18,9 @@ pub struct ServerOptions {
     pub queue_capacity: usize,
     /// The longest silence of a stream: after it an event of the dialect tells the client to wait on.
     pub heartbeat: Duration,
+    /// How long a connection may go without the whole head of a request: at its beginning, and between requests; and without
+    /// taking anything of an answer that is there.
+    pub idle: Duration,
     /// Bytes of a request's body at most.
     pub body_limit: usize,
     /// Host names that clients may use, besides those of loopback. Without port.
@@ -25,6 +28,23 @@ pub struct ServerOptions {
     /// Origins of web pages that may send requests, such as `https://chat.example`, besides pages of loopback addresses and of
     /// the server itself.
     pub allowed_origins: Vec<String>,
+    /// What this machine's memory was measured to deliver to plain reads, in bytes per second. Shown beside what decoding reads;
+    /// `None` where nothing was measured.
+    pub read_stream: Option<u64>,
+}
+
+impl ServerOptions {
+    /// Checks that a server with these options may listen on `address`.
+    ///
+    /// # Errors
+    /// [`ServeError::KeyNeeded`] if other machines reach the address and there is no key; [`ServeError::EmptyKey`].
+    pub fn check_key(&self, address: SocketAddr) -> Result<(), ServeError> {
+        match &self.api_key {
+            None if !address.ip().is_loopback() => Err(ServeError::KeyNeeded { address }),
+            Some(key) if key.is_empty() => Err(ServeError::EmptyKey),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for ServerOptions {
@@ -33,9 +53,11 @@ impl Default for ServerOptions {
             api_key: None,
             queue_capacity: 32,
             heartbeat: Duration::from_secs(5),
+            idle: Duration::from_secs(60),
             body_limit: 32 << 20,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            read_stream: None,
         }
     }
 }
@@ -47,9 +69,11 @@ impl std::fmt::Debug for ServerOptions {
             .field("api_key", &self.api_key.as_ref().map(|_| "(set)"))
             .field("queue_capacity", &self.queue_capacity)
             .field("heartbeat", &self.heartbeat)
+            .field("idle", &self.idle)
             .field("body_limit", &self.body_limit)
             .field("allowed_hosts", &self.allowed_hosts)
             .field("allowed_origins", &self.allowed_origins)
+            .field("read_stream", &self.read_stream)
             .finish()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use lithos_engine::{Cancel, Sampling, Speculation, TokenId};
 use lithos_protocol::{ApiError, Ending, TokenCounts};
@@ -10,10 +11,14 @@ use tokio::sync::mpsc::UnboundedSender;
 /// One request for the model.
 pub(crate) struct Job {
     pub(crate) prompt: Vec<TokenId>,
+    /// Whether the prompt ends inside a thought.
+    pub(crate) opens_thought: bool,
     pub(crate) sampling: Sampling,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) stop: Vec<String>,
     pub(crate) ignore_end: bool,
+    /// When it was put into the queue.
+    pub(crate) queued: Instant,
     /// Set when nobody waits for the answer any more.
     pub(crate) cancel: Cancel,
     /// Where the answer goes. It holds at most the text of one context, so it needs no bound of its own, and a slow client does
@@ -96,6 +101,13 @@ impl JobQueue {
         }
     }
 
+    /// Jobs that wait, and jobs that run.
+    pub(crate) fn lengths(&self) -> (usize, usize) {
+        let state = self.lock();
+        let waiting = state.waiting.iter().filter(|job| !job.cancel.is_cancelled()).count();
+        (waiting, usize::from(state.running.is_some()))
+    }
+
     /// Ends everything: the running job is cancelled, waiting ones are turned away, and no more are taken.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
@@ -141,10 +153,12 @@ mod tests {
         let cancel = Cancel::default();
         let job = Job {
             prompt: prompt(name),
+            opens_thought: false,
             sampling: Sampling::greedy(),
             max_tokens: None,
             stop: Vec::new(),
             ignore_end: false,
+            queued: Instant::now(),
             cancel: cancel.clone(),
             events,
         };
@@ -163,7 +177,9 @@ mod tests {
             push(&queue, name).unwrap();
         }
         assert_eq!(push(&queue, "d").unwrap_err().status, 429);
+        assert_eq!(queue.lengths(), (3, 0));
         assert_eq!(queue.next().unwrap().prompt, prompt("a"));
+        assert_eq!(queue.lengths(), (2, 1));
         // One runs and two wait.
         assert_eq!(push(&queue, "d").unwrap_err().status, 429);
         assert_eq!(queue.next().unwrap().prompt, prompt("b"));

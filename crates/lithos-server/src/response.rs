@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lithos_protocol::{ApiError, messages};
 
-use crate::server::App;
+use crate::server::Ids;
 
 /// Seconds after which a client that was turned away may come again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
@@ -65,9 +65,9 @@ impl Form {
 }
 
 /// Gives every response the id of its request, and errors their body, as a layer around everything that may fail.
-pub(crate) async fn speak(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn speak(State(ids): State<Arc<Ids>>, request: Request, next: Next) -> Response {
     let form = Form::of(&request);
-    let id = app.ids.next("req_");
+    let id = ids.next("req_");
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         response = error_response(&error, form, &id);

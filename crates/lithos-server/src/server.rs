@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::extract::{Path, State};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use lithos_engine::Sampling;
 use lithos_protocol::ApiError;
@@ -17,14 +16,17 @@ use lithos_protocol::chat_completions::ChatRequest;
 use lithos_protocol::messages::MessagesRequest;
 use lithos_protocol::models::{Model, ModelList};
 use lithos_protocol::responses::ResponsesRequest;
-use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::answer::{answer, count_tokens};
+use crate::connections::{Connections, GRACE};
 use crate::guards::{Guards, HEALTH, guard};
+use crate::health::{Health, health};
+use crate::metrics::{METRICS, Metrics, metrics};
 use crate::model::{ModelInfo, Prompts, TextModel};
 use crate::options::{ServeError, ServerOptions};
+use crate::page;
 use crate::queue::JobQueue;
 use crate::request_log::log_request;
 use crate::response::{HttpError, speak};
@@ -36,9 +38,6 @@ const ANY_MODEL: &str = "default";
 /// Prompts that are made at once: each takes a processor from the model.
 const ENCODERS: usize = 2;
 
-/// How long open connections, and then the model, may take to end once the server is told to.
-const GRACE: Duration = Duration::from_secs(5);
-
 /// What all requests share.
 pub(crate) struct App {
     pub(crate) info: ModelInfo,
@@ -47,7 +46,9 @@ pub(crate) struct App {
     /// Bounds how many prompts are made at once.
     pub(crate) encoders: Semaphore,
     pub(crate) queue: Arc<JobQueue>,
-    pub(crate) ids: Ids,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) ids: Arc<Ids>,
     pub(crate) heartbeat: Duration,
     pub(crate) body_limit: usize,
     started: u64,
@@ -111,28 +112,29 @@ impl Server {
         options: &ServerOptions,
         address: SocketAddr,
     ) -> Result<Self, ServeError> {
-        let public = !address.ip().is_loopback();
-        match &options.api_key {
-            None if public => return Err(ServeError::KeyNeeded { address }),
-            Some(key) if key.is_empty() => return Err(ServeError::EmptyKey),
-            _ => {}
-        }
+        options.check_key(address)?;
         let prompts: Arc<dyn Prompts> = model.prompts().map_err(ServeError::NoPrompts)?.into();
         let queue = Arc::new(JobQueue::new(options.queue_capacity));
+        let info = model.info();
+        let metrics = Arc::new(Metrics::new(&info, model.resources(), options));
+        let health = Arc::new(Health::default());
         let mut app = App {
-            info: model.info(),
+            info,
             default_sampling: model.default_sampling(),
             prompts: prompts.clone(),
             encoders: Semaphore::new(ENCODERS),
             queue: queue.clone(),
-            ids: Ids::default(),
+            metrics: metrics.clone(),
+            health: health.clone(),
+            ids: Arc::default(),
             heartbeat: options.heartbeat,
             body_limit: options.body_limit,
             started: 0,
         };
         app.started = app.now();
-        let model_ended = Some(worker::start(model, prompts, queue).map_err(ServeError::Thread)?);
-        let guards = Arc::new(Guards::new(options, public));
+        let ended = worker::start(model, prompts, queue, metrics, health);
+        let model_ended = Some(ended.map_err(ServeError::Thread)?);
+        let guards = Arc::new(Guards::new(options, !address.ip().is_loopback()));
         Ok(Server { app: Arc::new(app), guards, model_ended })
     }
 
@@ -147,11 +149,13 @@ impl Server {
             // Ids may hold slashes.
             .route("/v1/models/{*id}", get(model))
             .route(HEALTH, get(health))
+            .route(METRICS, get(metrics))
+            .merge(page::routes())
             .fallback(no_such_path)
             .method_not_allowed_fallback(no_such_method)
             .layer(from_fn_with_state(self.guards.clone(), guard))
-            .layer(from_fn_with_state(self.app.clone(), speak))
-            .layer(from_fn(log_request))
+            .layer(from_fn_with_state(self.app.ids.clone(), speak))
+            .layer(from_fn_with_state(self.app.metrics.clone(), log_request))
             .with_state(self.app.clone())
     }
 }
@@ -176,42 +180,18 @@ pub async fn serve(
     let address = listener.local_addr()?;
     let mut server = Server::start(model, &options, address)?;
     tracing::info!(%address, model = server.app.info.id, "listening");
-    let (stopping, on_stop) = oneshot::channel();
     let queue = server.app.queue.clone();
-    let stop = async move {
+    let until = async move {
         shutdown.await;
         queue.close();
-        // The receiver lives as long as the server.
-        let _ = stopping.send(());
     };
-    // Small pieces of text must not wait to be put together with later ones.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY could not be set");
-        }
-    });
-    let serving = axum::serve(listener, server.router()).with_graceful_shutdown(stop);
-    let too_late = async {
-        match on_stop.await {
-            Ok(()) => tokio::time::sleep(GRACE).await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        served = serving => served?,
-        () = too_late => tracing::warn!("connections were closed by force"),
-    }
-    server.app.queue.close();
+    Connections::new(&listener, &options).serve(server.router(), until).await;
     if let Some(ended) = server.model_ended.take()
         && tokio::time::timeout(GRACE, ended).await.is_err()
     {
         tracing::warn!("the model is still busy with its last round");
     }
     Ok(())
-}
-
-async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
 }
 
 async fn models(State(app): State<Arc<App>>) -> Json<ModelList> {
@@ -227,7 +207,7 @@ async fn model(
 }
 
 async fn no_such_path() -> HttpError {
-    let message = "there is nothing at this path: see /v1/chat/completions, /v1/responses, /v1/messages and /v1/models";
+    let message = "there is nothing at this path: see /v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /health, /metrics, and / for a page";
     HttpError(ApiError::new(404, "invalid_request_error", message).with_code("unknown_url"))
 }
 

@@ -85,7 +85,10 @@ impl EventBody {
         let Answer { answer, log, .. } = &mut self.answer;
         let events = match event {
             JobEvent::Started => Vec::new(),
-            JobEvent::Text(text) => answer.text(&text),
+            JobEvent::Text(text) => {
+                log.text();
+                answer.text(&text)
+            }
             JobEvent::Finished(ending, counts, drafts) => {
                 self.ended = true;
                 log.counts(counts);

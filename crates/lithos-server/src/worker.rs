@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::thread;
 
 use lithos_engine::{Completion, Event, FinishReason, Request};
-use lithos_protocol::{ApiError, Ending, TokenCounts};
+use lithos_protocol::{ApiError, Ending, ThoughtParser, TokenCounts};
 use tokio::sync::oneshot;
 
+use crate::health::Health;
+use crate::metrics::Metrics;
 use crate::model::{Prompts, TextModel};
 use crate::queue::{Job, JobEvent, JobQueue, shutting_down};
 
@@ -16,10 +18,12 @@ pub(crate) fn start(
     mut model: impl TextModel,
     prompts: Arc<dyn Prompts>,
     queue: Arc<JobQueue>,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
 ) -> std::io::Result<oneshot::Receiver<()>> {
     let (ended, on_end) = oneshot::channel();
     thread::Builder::new().name("model".into()).spawn(move || {
-        work(&mut model, prompts.as_ref(), &queue);
+        work(&mut model, prompts.as_ref(), &queue, &metrics, &health);
         drop(model);
         // Nobody may be waiting.
         let _ = ended.send(());
@@ -27,11 +31,19 @@ pub(crate) fn start(
     Ok(on_end)
 }
 
-fn work(model: &mut impl TextModel, prompts: &dyn Prompts, queue: &JobQueue) {
+fn work(
+    model: &mut impl TextModel,
+    prompts: &dyn Prompts,
+    queue: &JobQueue,
+    metrics: &Metrics,
+    health: &Health,
+) {
     // What a slot holds after a panic is unknown, so the next request starts from nothing.
     let mut reuse = true;
     while let Some(job) = queue.next() {
-        let answered = catch_unwind(AssertUnwindSafe(|| answer(model, prompts, &job, reuse)));
+        metrics.waited(job.queued.elapsed());
+        let answered =
+            catch_unwind(AssertUnwindSafe(|| answer(model, prompts, &job, reuse, metrics)));
         reuse = answered.is_ok();
         let last = match answered {
             Ok(Ok(last)) => last,
@@ -41,10 +53,13 @@ fn work(model: &mut impl TextModel, prompts: &dyn Prompts, queue: &JobQueue) {
                 JobEvent::Failed(ApiError::internal(message))
             }
         };
-        if let JobEvent::Failed(error) = &last
-            && error.status == 500
-        {
-            tracing::error!(error = %error, "the model failed");
+        match &last {
+            JobEvent::Failed(error) if error.status == 500 => {
+                health.failed();
+                tracing::error!(error = %error, "the model failed");
+            }
+            JobEvent::Finished(..) => health.answered(),
+            _ => {}
         }
         // Who has gone does not need to know.
         let _ = job.events.send(last);
@@ -57,6 +72,7 @@ fn answer(
     prompts: &dyn Prompts,
     job: &Job,
     reuse: bool,
+    metrics: &Metrics,
 ) -> Result<JobEvent, ApiError> {
     let request = Request {
         prompt: job.prompt.clone(),
@@ -79,6 +95,7 @@ fn answer(
             send(job, JobEvent::Text(text.to_owned()));
         }
     })?;
+    metrics.completed(&completion);
     let ending = match completion.finish {
         FinishReason::Stop => stop_text(prompts, &job.stop, &completion)
             .map_or(Ending::Model, |stop| Ending::StopText(stop.to_owned())),
@@ -90,8 +107,32 @@ fn answer(
         prompt: completion.prompt_tokens,
         cached: completion.reused_tokens,
         completion: completion.tokens.len(),
+        thought: thought_tokens(prompts, job.opens_thought, &completion),
     };
     Ok(JobEvent::Finished(ending, counts, completion.speculation.map(Box::new)))
+}
+
+/// How many tokens of an answer are thought: those whose text reaches to its end.
+fn thought_tokens(prompts: &dyn Prompts, opens_thought: bool, completion: &Completion) -> usize {
+    let mut thoughts = ThoughtParser::new(opens_thought);
+    thoughts.push(&completion.text);
+    thoughts.finish();
+    let bytes = thoughts.thought_bytes();
+    if bytes == 0 {
+        return 0;
+    }
+    // The text of a beginning grows with its tokens.
+    let tokens = &completion.tokens;
+    let (mut low, mut high) = (0, tokens.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if prompts.text(&tokens[..middle]).len() < bytes {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }
 
 /// The stop text that ended an answer: the tokens have it, the text ends before it. `None` if the model ended it.

@@ -294,7 +294,7 @@ async fn errors_have_the_form_of_their_dialect() {
             ("say a", json!({"model": "claude-x"}), 404, "not_found_error"),
             ("refuse", json!({}), 400, "invalid_request_error"),
             ("say a", json!({"temperature": 9}), 400, "invalid_request_error"),
-            ("say a", json!({"tools": [{"name": "f"}]}), 400, "invalid_request_error"),
+            ("say a", json!({"tools": [{"name": ""}]}), 400, "invalid_request_error"),
             ("fail", json!({}), 500, "api_error"),
             ("panic", json!({}), 500, "api_error"),
             ("panic in the template", json!({}), 500, "api_error"),
@@ -320,7 +320,7 @@ async fn errors_have_the_form_of_their_dialect() {
                 "previous_response_id",
                 "unsupported_value",
             ),
-            ("say a", json!({"tools": [{"type": "function"}]}), 400, "tools", "unsupported_value"),
+            ("say a", json!({"tool_choice": "required"}), 400, "tool_choice", "unsupported_value"),
         ] {
             let (found, error) = ask(RESPONSES, said, fields).await;
             let error = &error["error"];

@@ -170,7 +170,10 @@ async fn models_are_listed_and_found() {
         (status, &error["error"]["code"]),
         (StatusCode::NOT_FOUND, &json!("model_not_found"))
     );
-    assert_eq!(fixture.get("/health").await, (StatusCode::OK, json!({"status": "ok"})));
+    assert_eq!(
+        fixture.get("/health").await,
+        (StatusCode::OK, json!({"status": "ready", "waiting": 0, "running": 0}))
+    );
 }
 
 #[tokio::test]
@@ -443,4 +446,29 @@ async fn closing_the_server_ends_its_answers() {
     assert!(response.headers().contains_key(header::RETRY_AFTER));
     let (status, _) = read_json(response).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn json_is_bounded_in_depth() {
+    let fixture = Fixture::new();
+    // Deep enough to overflow the stack of whoever follows it without a bound.
+    for depth in [200, 100_000] {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let deep = format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {
+                let tools = format!("{{\"messages\": [], \"tools\": {deep}}}");
+                for body in [&deep, &tools] {
+                    let request = Request::post(path)
+                        .header("host", LOOPBACK)
+                        .header("content-type", "application/json")
+                        .body(Body::from(body.clone()))
+                        .unwrap();
+                    let (status, error) = read_json(fixture.send(request).await).await;
+                    assert_eq!(status, StatusCode::BAD_REQUEST, "{error}");
+                    assert!(error["error"]["message"].is_string(), "{error}");
+                }
+            }
+        }
+    }
+    assert_eq!(fixture.get("/health").await.0, StatusCode::OK);
 }

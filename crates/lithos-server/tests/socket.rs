@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fake::{Control, FakeModel};
-use lithos_server::{ServeError, ServerOptions, serve};
+use lithos_server::{ServeError, ServerOptions, serve, serve_while_loading};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -254,4 +254,144 @@ async fn other_machines_need_a_key() {
     let served = serve(listener, FakeModel::new().0, ServerOptions::default(), async {}).await;
     let message = served.unwrap_err().to_string();
     assert!(message.contains("set an API key"), "{message}");
+}
+
+/// A connection on which nothing has been said.
+async fn connect(server: &Running) -> Client {
+    let socket = TcpStream::connect(server.address).await.unwrap();
+    Client { socket, received: String::new() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_are_closed_and_running_answers_are_not() {
+    let idle = Duration::from_millis(300);
+    let server = run(ServerOptions { idle, ..Default::default() }).await;
+    // Nothing said, half a head, and a head that comes a byte at a time.
+    let mut silent = connect(&server).await;
+    let mut half = connect(&server).await;
+    write_all(&half.socket, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n").await;
+    let drip = connect(&server).await;
+    let mut answered = connect(&server).await;
+    let mut streaming = server.ask("wait", true).await;
+    write_all(&answered.socket, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await;
+    answered.read_until("running").await;
+    let dripping = async {
+        while drip.socket.try_write(b"G").is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LONG, dripping).await.unwrap();
+    silent.read_to_end().await;
+    half.read_to_end().await;
+    assert!(!half.received.contains("200 OK"), "{}", half.received);
+    // Between two requests it is idle, too.
+    answered.read_to_end().await;
+    // An answer may take as long as it takes.
+    tokio::time::sleep(2 * idle).await;
+    server.control.release();
+    streaming.read_until("[DONE]").await;
+    assert!(streaming.received.contains("\"content\":\"done\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_read_is_closed() {
+    let idle = Duration::from_millis(300);
+    let server = run(ServerOptions { idle, ..Default::default() }).await;
+    let client = connect(&server).await;
+    // More answers than the buffers of both sides hold: 30 MB.
+    let request = format!("GET /page/style.css HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+    let requests = request.repeat(6000);
+    let asking = async {
+        let mut rest = requests.as_bytes();
+        while !rest.is_empty() {
+            client.socket.writable().await.unwrap();
+            match client.socket.try_write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return true,
+            }
+        }
+        false
+    };
+    // The server reads no more while it cannot write, so that even asking comes to a halt; then it closes.
+    let closed = timeout(LONG, asking).await.unwrap();
+    let taken = async {
+        let (mut taken, mut buffer) = (0, vec![0; 1 << 16]);
+        loop {
+            client.socket.readable().await.unwrap();
+            match client.socket.try_read(&mut buffer) {
+                Ok(0) => return taken,
+                Ok(count) => taken += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return taken,
+            }
+        }
+    };
+    if !closed {
+        // All requests went into buffers: the server gave up before it had answered them.
+        tokio::time::sleep(4 * idle).await;
+        assert!(timeout(LONG, taken).await.unwrap() < 6000 * 5000);
+    }
+    assert!(server.stop.send(()).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_are_bounded() {
+    let server = run(ServerOptions::default()).await;
+    let mut client = connect(&server).await;
+    let head =
+        format!("GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
+    // The server may close before all of it is written.
+    let _ = timeout(LONG, async {
+        for piece in head.as_bytes().chunks(8192) {
+            if client.socket.writable().await.is_err() || client.socket.try_write(piece).is_err() {
+                break;
+            }
+        }
+    })
+    .await;
+    client.read_until("HTTP/1.1 431 ").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_model_is_opened_clients_learn_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let options = ServerOptions { api_key: Some("secret".into()), ..Default::default() };
+    let (opened, on_opened) = oneshot::channel::<()>();
+    let loading = tokio::spawn(async move {
+        let opened = async {
+            let _ = on_opened.await;
+        };
+        serve_while_loading(&listener, &options, opened).await.map(|()| (listener, options))
+    });
+    let ask = async |path: &str, key: &str| {
+        let mut client =
+            Client { socket: TcpStream::connect(address).await.unwrap(), received: String::new() };
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nX-Api-Key: {key}\r\n\r\n");
+        write_all(&client.socket, head.as_bytes()).await;
+        client.read_to_end().await;
+        client.received
+    };
+    let health = ask("/health", "").await;
+    assert!(health.starts_with("HTTP/1.1 503 ") && health.contains("\"loading\""), "{health}");
+    assert!(ask("/", "").await.starts_with("HTTP/1.1 200 OK"));
+    assert!(ask("/v1/models", "").await.starts_with("HTTP/1.1 401 "));
+    let models = ask("/v1/models", "secret").await;
+    assert!(models.starts_with("HTTP/1.1 503 ") && models.contains("retry-after: 5"), "{models}");
+    // Who is there in the middle of it does not hold it up.
+    let _idle = TcpStream::connect(address).await.unwrap();
+    opened.send(()).unwrap();
+    let (listener, options) = timeout(LONG, loading).await.unwrap().unwrap().unwrap();
+    // The same socket goes on with the model.
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(serve(listener, FakeModel::new().0, options, async {
+        let _ = stopped.await;
+    }));
+    let mut client =
+        Client { socket: TcpStream::connect(address).await.unwrap(), received: String::new() };
+    write_all(&client.socket, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    client.read_until("\"ready\"").await;
+    stop.send(()).unwrap();
+    timeout(LONG, serving).await.unwrap().unwrap().unwrap();
 }

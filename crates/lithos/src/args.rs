@@ -10,13 +10,17 @@ use lithos_engine::{
     BackendKind, DraftLength, EngineOptions, Fusion, MOST_DRAFTS, Proposals, Sampling, TokenId,
 };
 
+use crate::commands;
+use crate::commands::agent::AgentArgs;
 use crate::commands::bench::BenchArgs;
 use crate::commands::chat::ChatArgs;
 use crate::commands::completions::CompletionsArgs;
+use crate::commands::env::EnvArgs;
 use crate::commands::eval::EvalArgs;
 use crate::commands::explain::ExplainArgs;
 use crate::commands::generate::GenerateArgs;
 use crate::commands::models::ModelsArgs;
+use crate::commands::run::RunArgs;
 use crate::commands::score::ScoreArgs;
 use crate::commands::serve::ServeArgs;
 use crate::draft_source::DraftSource;
@@ -60,6 +64,22 @@ pub enum Command {
     Eval(EvalArgs),
     /// Answer over HTTP, as OpenAI's and Anthropic's APIs do
     Serve(ServeArgs),
+    /// Run Claude Code with the served model
+    #[command(after_help = commands::agent::examples("claude", "-p \"Explain this repository\""))]
+    Claude(AgentArgs),
+    /// Run Codex with the served model
+    #[command(after_help = commands::agent::examples("codex", "exec \"Explain this repository\""))]
+    Codex(AgentArgs),
+    /// Run OpenCode with the served model
+    #[command(after_help = commands::agent::examples("opencode", "run \"Explain this repository\""))]
+    Opencode(AgentArgs),
+    /// Run Hermes with the served model
+    #[command(after_help = commands::agent::examples("hermes", "chat -q \"Explain this repository\""))]
+    Hermes(AgentArgs),
+    /// Run a program whose OpenAI or Anthropic client is to talk to the served model
+    Run(RunArgs),
+    /// Write the variables with which such clients talk to the served model, for a shell
+    Env(EnvArgs),
     /// Measure how fast a model runs on this machine
     Bench(BenchArgs),
     /// Show what a model is compiled to: regions, phases, or the text of its kernels

@@ -1,5 +1,6 @@
 //! `lithos`: run language models from the command line.
 
+mod agents;
 mod answer;
 mod args;
 mod builtin;
@@ -7,12 +8,17 @@ mod catalogue;
 mod commands;
 mod conversation;
 mod draft_source;
+mod endpoint;
 mod interrupt;
+mod key;
+mod launch;
 mod memory;
 mod model;
 mod output;
 mod prompts;
 mod scoring;
+mod serving;
+mod shell;
 mod statistics;
 mod stream;
 mod table;
@@ -49,6 +55,12 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Score(args) => commands::score::run(&args),
         Command::Eval(args) => commands::eval::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Claude(args) => commands::agent::run(&agents::CLAUDE, &args),
+        Command::Codex(args) => commands::agent::run(&agents::CODEX, &args),
+        Command::Opencode(args) => commands::agent::run(&agents::OPENCODE, &args),
+        Command::Hermes(args) => commands::agent::run(&agents::HERMES, &args),
+        Command::Run(args) => commands::run::run(&args),
+        Command::Env(args) => commands::env::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Models(args) => commands::models::run(&args),

@@ -35,6 +35,20 @@ pub enum Given<'a> {
     Synthetic(&'a str),
 }
 
+impl Given<'_> {
+    /// Whether a drafter lies beside it.
+    pub fn has_drafter(self) -> bool {
+        const CONFIG: &str = "config.json";
+        match self {
+            Given::BuiltIn => {
+                builtin::folder().is_ok_and(|folder| folder.subfolder("draft").contains(CONFIG))
+            }
+            Given::At(path) => path.join("draft").join(CONFIG).is_file(),
+            Given::Synthetic(_) => false,
+        }
+    }
+}
+
 /// The model that was given, on the command line or in the environment; without one, the built-in model.
 ///
 /// # Errors

@@ -1,8 +1,10 @@
 //! The prompts of `bench/prompts`, which are part of the program.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
+use lithos_engine::TokenId;
+use lithos_model::text::{TemplateOptions, Text};
 use serde_json::Value;
 
 /// What templates that write a date are told, so that a result does not depend on the day: 2025-01-01.
@@ -43,6 +45,35 @@ pub struct Prompt {
 /// If a file is not as described.
 pub fn all() -> anyhow::Result<Vec<Prompts>> {
     FILES.iter().map(|(kind, file)| Ok(Prompts { kind, prompts: parse(kind, file)? })).collect()
+}
+
+/// What people ask of one kind, in a model's tokens.
+pub struct Questions {
+    /// The kind's name.
+    pub kind: &'static str,
+    /// The tokens of each prompt.
+    pub prompts: Vec<Vec<TokenId>>,
+}
+
+/// The prompts of each kind as tokens, up to where the model answers.
+///
+/// # Errors
+/// If the model has no template, or one that cannot write them.
+pub fn questions(text: &Text) -> anyhow::Result<Vec<Questions>> {
+    let options = TemplateOptions {
+        add_generation_prompt: true,
+        now: Some(SystemTime::UNIX_EPOCH + TIME_OF_TEMPLATES),
+        ..TemplateOptions::default()
+    };
+    let tokens = |Prompt { id, messages, tools }: &Prompt| {
+        text.encode_chat(messages, tools.as_ref(), &options)
+            .map_err(|error| anyhow!("prompt {id}: {error}"))
+    };
+    let of_kind = |kind: &Prompts| {
+        let prompts = kind.prompts.iter().map(tokens).collect::<anyhow::Result<_>>()?;
+        Ok(Questions { kind: kind.kind, prompts })
+    };
+    all()?.iter().map(of_kind).collect()
 }
 
 fn parse(kind: &str, file: &str) -> anyhow::Result<Vec<Prompt>> {
@@ -88,9 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn the_prompts_of_the_model_card_are_twenty() {
-        let card = parse("card", include_str!("../../../bench/prompts/card.jsonl")).unwrap();
-        assert_eq!(card.len(), 20);
-        assert_eq!(card.iter().map(|prompt| &prompt.id).collect::<HashSet<_>>().len(), 20);
+    fn the_prompts_of_the_model_card_are_twenty_and_twenty() {
+        for text in [
+            include_str!("../../../bench/prompts/card.jsonl"),
+            include_str!("../../../bench/prompts/held-out.jsonl"),
+        ] {
+            let card = parse("card", text).unwrap();
+            assert_eq!(card.len(), 20);
+            assert_eq!(card.iter().map(|prompt| &prompt.id).collect::<HashSet<_>>().len(), 20);
+        }
     }
 }

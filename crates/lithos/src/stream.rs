@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use lithos_compiler::layout::AlignedBytes;
 use lithos_cpu::linear::large_page_region;
+use lithos_engine::{BackendKind, Engine};
 
 use crate::memory;
+use crate::statistics::Spread;
 
 /// Much larger than the caches of common processors.
 const LARGEST: usize = 1 << 30;
@@ -17,6 +19,45 @@ const SMALLEST: usize = 128 << 20;
 
 /// Words that are summed side by side, so that no sum waits for the one before: 128 bytes.
 const LANES: usize = 16;
+
+/// What decoding is compared with.
+pub enum Stream {
+    /// Reads of this machine's memory.
+    Cores(ReadStream),
+    /// Reads of the card's memory.
+    Card,
+}
+
+impl Stream {
+    /// The stream of the memory that a backend reads, by as many threads where it is this machine's.
+    pub fn of(backend: BackendKind, threads: usize) -> Self {
+        match backend {
+            BackendKind::Cuda => Stream::Card,
+            _ => Stream::Cores(ReadStream::new(threads)),
+        }
+    }
+
+    /// Bytes of the buffer that is read, where it is this machine's.
+    pub fn bytes(&self) -> Option<usize> {
+        match self {
+            Stream::Cores(stream) => Some(stream.bytes()),
+            Stream::Card => None,
+        }
+    }
+
+    /// Bytes per second.
+    ///
+    /// # Errors
+    /// If a card fails.
+    pub fn measure(&self, engine: &mut Engine) -> anyhow::Result<f64> {
+        Ok(match self {
+            Stream::Cores(stream) => stream.measure(),
+            Stream::Card => {
+                Spread::of(engine.read_stream()?).map_or(f64::NAN, |spread| spread.median)
+            }
+        })
+    }
+}
 
 /// A buffer to read, and how many threads read it. It lies in pages as large as those of the weights: small ones cost a tenth
 /// of the speed or more, and the weights would be held against a bound that is none.

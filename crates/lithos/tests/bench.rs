@@ -17,7 +17,9 @@ fn json_has_all_samples_and_their_medians() {
     assert_eq!(result["threads"], 2);
     assert_eq!(result["prompt_tokens"], 20);
     assert_eq!(result["generated_tokens"], 6);
-    let weights = result["weight_bytes_per_pass"].as_f64().unwrap();
+    let [weights, keys_and_values] = ["weight_bytes_per_pass", "key_value_bytes_per_pass"]
+        .map(|bytes| result[bytes].as_f64().unwrap());
+    assert!(weights > 0.0 && keys_and_values > 0.0);
     let levels = result["levels"].as_array().unwrap();
     assert_eq!(levels.len(), 2);
     for (level, name) in levels.iter().zip(["step", "none"]) {
@@ -30,14 +32,19 @@ fn json_has_all_samples_and_their_medians() {
             let median = level[figure]["median"].as_f64().unwrap();
             assert!((median - (values[0] + values[1]) / 2.0).abs() < 1e-6 * median, "{figure}");
         }
-        let fraction = |sample: &serde_json::Value| {
-            let [decode, stream] = ["decode_tokens_per_s", "stream_gb_per_s"]
-                .map(|figure| sample[figure].as_f64().unwrap());
-            decode * weights / 1e9 / stream
-        };
-        let wanted = (fraction(&samples[0]) + fraction(&samples[1])) / 2.0;
-        let found = level["decode_fraction_of_stream"]["median"].as_f64().unwrap();
-        assert!((found / wanted - 1.0).abs() < 1e-6);
+        for (bytes, figure) in [
+            (weights + keys_and_values, "decode_fraction_of_stream"),
+            (weights, "weights_fraction_of_stream"),
+        ] {
+            let fraction = |sample: &serde_json::Value| {
+                let [decode, stream] = ["decode_tokens_per_s", "stream_gb_per_s"]
+                    .map(|figure| sample[figure].as_f64().unwrap());
+                decode * bytes / 1e9 / stream
+            };
+            let wanted = (fraction(&samples[0]) + fraction(&samples[1])) / 2.0;
+            let found = level[figure]["median"].as_f64().unwrap();
+            assert!((found / wanted - 1.0).abs() < 1e-6, "{figure}");
+        }
     }
     assert_eq!(levels[1]["decode_against_none"]["median"], 1.0);
     assert!(levels[0]["decode_against_none"]["median"].as_f64().unwrap() > 0.0);

@@ -110,6 +110,27 @@ mod with_the_model {
     }
 
     #[test]
+    fn its_drafter_is_evaluated() {
+        let found = run(&["eval", "--json", "--answers", "12"]).json();
+        let drafts = &found["drafts"];
+        assert_eq!(drafts["kinds"].as_array().unwrap().len(), 6);
+        let all = &drafts["all"];
+        let [rounds, accepted] = ["rounds", "accepted"].map(|figure| all[figure].as_f64().unwrap());
+        // Every round verifies as many drafts as the drafter makes, but at the end of an answer.
+        assert_eq!(all["source"], "dspark");
+        assert!(all["proposed"].as_f64().unwrap() > 3.0 * rounds, "{all}");
+        assert!((all["tokens_per_round"].as_f64().unwrap() - 1.0 - accepted / rounds).abs() < 0.2);
+        let shares: Vec<f64> = all["acceptance_by_position"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|share| share.as_f64().unwrap())
+            .collect();
+        assert!(shares.windows(2).all(|pair| pair[0] >= pair[1]), "{shares:?}");
+        assert!(shares[0] > 0.2, "{shares:?}");
+    }
+
+    #[test]
     fn its_card_is_there() {
         let card = fs::read_to_string(folder().join("README.md")).unwrap();
         assert_eq!(run(&["models", "--card"]).ok(), card);

@@ -83,6 +83,7 @@ fn without_a_text_the_prompts_are_scored_by_kind() {
     };
     let (bytes, prompts) = (math.lines().map(text).sum::<usize>(), math.lines().count());
     assert_eq!(number(&texts[2], "bytes"), (bytes + prompts * "user\n\n".len()) as f64);
+    assert!(found["drafts"].is_null(), "there is no drafter");
     let other = eval(model.path(), &["--json", "--chunk", "7", "--fusion", "none"]).json();
     let ratio = number(&other["total"], "perplexity") / number(&found["total"], "perplexity");
     assert!((ratio - 1.0).abs() < 1e-4, "{ratio}");

@@ -4,8 +4,22 @@ mod support;
 
 use support::run;
 
-const COMMANDS: [&str; 8] =
-    ["generate", "chat", "score", "eval", "serve", "bench", "models", "completions"];
+const COMMANDS: [&str; 14] = [
+    "generate",
+    "chat",
+    "score",
+    "eval",
+    "serve",
+    "claude",
+    "codex",
+    "opencode",
+    "hermes",
+    "run",
+    "env",
+    "bench",
+    "models",
+    "completions",
+];
 
 #[test]
 fn every_command_explains_itself_with_examples() {

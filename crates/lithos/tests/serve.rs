@@ -4,66 +4,14 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-
 use serde_json::{Value, json};
+use support::served::Served;
 use support::{command, finish, text_model};
-
-/// A running server; ended when dropped.
-struct Served {
-    child: Child,
-    address: String,
-    greeting: String,
-}
-
-impl Served {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut greeting = String::new();
-        while !greeting.contains("-d '") {
-            let before = greeting.len();
-            stderr.read_line(&mut greeting).unwrap();
-            assert!(greeting.len() > before, "it ended: {greeting}");
-        }
-        // Keeps the pipe empty, so that the server's log is never in its way.
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        let at = greeting.find("http://").unwrap() + 7;
-        let address = greeting[at..].split('/').next().unwrap().to_owned();
-        Served { child, address, greeting }
-    }
-
-    /// Status and body of a request.
-    fn ask(&self, method: &str, path: &str, body: &str, headers: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
-            self.address,
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = answer.split_once("\r\n\r\n").unwrap().1;
-        (status, serde_json::from_str(body).unwrap_or(Value::Null))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn a_conversation_is_answered() {
     let model = text_model();
-    let mut served =
+    let served =
         Served::start(command().args(["serve", "--port", "0", "--model"]).arg(model.path()));
     assert!(served.greeting.contains("curl http://127.0.0.1:"), "{}", served.greeting);
     assert_eq!(served.ask("GET", "/health", "", "").0, 200);
@@ -82,8 +30,69 @@ fn a_conversation_is_answered() {
     let mut generate = command();
     generate.args(["generate", "--max-tokens", "5", "Hello", "--model"]).arg(model.path());
     assert_eq!(told, finish(&mut generate, b"").ok());
-    support::interrupt(&served.child);
-    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[test]
+fn what_is_said_and_what_is_secret_stays_out_of_the_log() {
+    let model = text_model();
+    let mut serve = command();
+    serve.args(["serve", "--port", "0", "--log", "json", "--api-key-env", "LITHOS_TEST_KEY"]);
+    serve.env("LITHOS_TEST_KEY", "key-of-nobody").env("LITHOS_LOG", "trace");
+    let served = Served::start(serve.arg("--model").arg(model.path()));
+    let body = json!({
+        "max_tokens": 2,
+        "messages": [{"role": "user", "content": "words of nobody"}],
+        "unknown_field": "value of nobody",
+    });
+    let header = "x-api-key: key-of-nobody\r\n";
+    let path = "/v1/chat/completions?key=query-of-nobody";
+    assert_eq!(served.ask("POST", path, &body.to_string(), header).0, 200);
+    assert_eq!(
+        served.ask("POST", path, &body.to_string(), "x-api-key: wrong-of-nobody\r\n").0,
+        401
+    );
+    assert_eq!(served.ask("POST", path, "{words of nobody", header).0, 400);
+    let metrics = served.ask_text("GET", "/metrics", "", header).1;
+    let (_, log) = served.end();
+    for text in [&log, &metrics] {
+        assert!(!text.contains("of nobody") && !text.contains("of-nobody"), "{text}");
+    }
+    // The greeting ends with an empty line.
+    let lines = log.lines().filter(|line| !line.is_empty());
+    let lines = lines.map(|line| serde_json::from_str::<Value>(line).expect(line));
+    let requests: Vec<Value> = lines.filter(|line| line["message"] == "request").collect();
+    let statuses: Vec<_> = requests.iter().map(|line| line["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [200, 401, 400, 200], "{log}");
+    assert_eq!(requests[0]["path"], "/v1/chat/completions");
+    assert_eq!(requests[0]["completion_tokens"], 2);
+    assert_eq!(requests[0]["ignored"], "\"unknown_field\"");
+}
+
+#[test]
+fn the_speed_of_memory_is_told_only_if_it_was_measured() {
+    let model = text_model();
+    for measured in [false, true] {
+        let mut serve = command();
+        serve.args(["serve", "--port", "0", "--model"]).arg(model.path());
+        if measured {
+            serve.arg("--measure-stream");
+        }
+        let served = Served::start(&mut serve);
+        assert_eq!(served.greeting.contains("GB/s"), measured, "{}", served.greeting);
+        let body = json!({"max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]});
+        assert_eq!(served.ask("POST", "/v1/chat/completions", &body.to_string(), "").0, 200);
+        let metrics = served.ask_text("GET", "/metrics", "", "").1;
+        assert_eq!(metrics.contains("\nlithos_read_stream_bytes "), measured, "{metrics}");
+        // Three passes after the first token, or fewer with drafts.
+        let value = |name: &str| -> f64 {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.expect(name).parse().unwrap()
+        };
+        let passes = value("lithos_decode_read_bytes_total") / value("lithos_pass_read_bytes");
+        assert!((1.0..=3.0).contains(&passes), "{metrics}");
+        assert!(value("lithos_model_memory_bytes") > 1e6, "{metrics}");
+    }
 }
 
 #[cfg(feature = "builtin")]

@@ -7,38 +7,21 @@ use super::records::Call;
 /// The calls of one phase.
 pub(crate) type PhaseCalls = Vec<Call>;
 
-/// What part of a phase's tiles those of a matrix are at most, if most workers have none of it.
-const FEW_TILES: usize = 64;
-
 /// Longest run of phases that a loop repeats.
 const LONGEST_PERIOD: usize = 48;
 
-/// Phases, the own included, among which the projection is looked for whose weights are asked for ahead.
-const PHASES_AHEAD: usize = 6;
-
-/// The body of a kernel that runs `phases`, and its records, one after the other; `following` phases are those of later launches,
-/// whose records lie behind.
+/// The body of a kernel that runs `phases`, and its records, one after the other.
 ///
 /// Records are addressed relative to the kernel's own, so that kernels of equal structure have equal text. `scopes` says for each
 /// phase what part of the model it belongs to.
-///
-/// Before the kernel waits for the one before it, and before each join, it asks for the weights of the next projection.
-pub(crate) fn body(
-    phases: &[PhaseCalls],
-    following: &[PhaseCalls],
-    scopes: &[String],
-) -> (String, Vec<u32>) {
+pub(crate) fn body(phases: &[PhaseCalls], scopes: &[String]) -> (String, Vec<u32>) {
     let mut text = String::new();
     let mut words = Vec::new();
-    let ahead = phases.iter().chain(following);
-    if let Some((record, offset)) = next_projection(ahead.take(PHASES_AHEAD)) {
-        expect_weights(&mut text, "    ", record, &offset.to_string());
-    }
-    // A projection waits itself, when it has requested its first weights.
-    if phases.first().is_some_and(|calls| !projects(calls)) {
+    // A projection waits itself, when it has requested its first weights; experts are chosen by what came before.
+    if phases.first().is_some_and(|calls| calls.iter().any(|call| call.tiles == 0)) {
         text += "    await_previous();\n";
     }
-    let shapes: Vec<Vec<(&str, &str, usize)>> = phases.iter().map(|calls| shape(calls)).collect();
+    let shapes: Vec<Vec<_>> = phases.iter().map(|calls| shape(calls)).collect();
     let mut at = 0;
     while at < phases.len() {
         let (period, repeats) = best_run(&shapes, at);
@@ -49,9 +32,7 @@ pub(crate) fn body(
             for phase in at..at + period {
                 comment(&mut text, "        ", scopes, phase);
                 let last = phase + 1 == phases.len();
-                let ahead = &phases[phase + 1..(at + period).min(phase + PHASES_AHEAD)];
-                offset =
-                    calls(&mut text, "        ", &phases[phase], offset, Some(stride), last, ahead);
+                offset = calls(&mut text, "        ", &phases[phase], offset, Some(stride), last);
             }
             // The last repetition may end the kernel: a join there is only idle.
             let _ = writeln!(text, "    }}");
@@ -62,8 +43,7 @@ pub(crate) fn body(
         } else {
             comment(&mut text, "    ", scopes, at);
             let last = at + 1 == phases.len();
-            let ahead = &phases[at + 1..phases.len().min(at + PHASES_AHEAD)];
-            calls(&mut text, "    ", &phases[at], words.len(), None, last, ahead);
+            calls(&mut text, "    ", &phases[at], words.len(), None, last);
             words.extend(phases[at].iter().flat_map(|call| call.words.iter().copied()));
             at += 1;
         }
@@ -86,23 +66,30 @@ fn calls(
     mut offset: usize,
     stride: Option<usize>,
     last: bool,
-    ahead: &[PhaseCalls],
 ) -> usize {
     let place_of = |offset: usize| match stride {
         Some(stride) => format!("repeat * {stride} + {offset}"),
         None => offset.to_string(),
     };
-    // What few workers read for long is on its way while all of them begin.
-    let (mut at, tiles) = (offset, phase.iter().map(|call| call.tiles).sum::<usize>());
-    for call in phase {
-        if call.tiles > 0 && call.tiles * FEW_TILES <= tiles {
-            expect_weights(text, indent, call.record_type, &place_of(at));
-        }
-        at += call.words.len();
-    }
-    for equal in phase.chunk_by(|a, b| a.function == b.function && a.record_type == b.record_type) {
+    let equal = |a: &Call, b: &Call| {
+        let same = a.function == b.function && a.record_type == b.record_type;
+        // Those that go on where the one before ends are one run, and have a call of their own.
+        same && (b.goes_on || !a.goes_on)
+    };
+    for equal in phase.chunk_by(equal) {
         let (call, words) = (&equal[0], equal[0].words.len());
         let mut place = place_of(offset);
+        if equal.len() > 1 && equal[1..].iter().all(|call| call.goes_on) {
+            let _ = writeln!(
+                text,
+                "{indent}{}(memory, worker, RECORD({}, {place}), {});",
+                call.function.replacen("linear<", "linear_run<", 1),
+                call.record_type,
+                equal.len()
+            );
+            offset += words * equal.len();
+            continue;
+        }
         let mut inner = indent.to_owned();
         if equal.len() > 1 {
             let _ = writeln!(
@@ -125,41 +112,14 @@ fn calls(
     }
     let _ = writeln!(text, "{indent}expect_records(worker, records + {});", place_of(offset));
     if !last {
-        if let Some((record, place)) = next_projection(ahead.iter()) {
-            expect_weights(text, indent, record, &place_of(offset + place));
-        }
         let _ = writeln!(text, "{indent}join(memory, worker);");
     }
     offset
 }
 
-fn expect_weights(text: &mut String, indent: &str, record: &str, place: &str) {
-    let _ = writeln!(text, "{indent}expect_weights(memory, worker, RECORD({record}, {place}));");
-}
-
-/// Whether a phase multiplies matrices.
+/// Whether a phase multiplies matrices, those of experts too.
 pub(crate) fn projects(calls: &[Call]) -> bool {
-    calls.iter().any(|call| call.tiles > 0)
-}
-
-/// The largest projection of the first phase that has one: its record's type and its place after the start of the first phase's.
-fn next_projection<'a>(
-    phases: impl Iterator<Item = &'a PhaseCalls>,
-) -> Option<(&'static str, usize)> {
-    let mut offset = 0;
-    for calls in phases {
-        let mut largest: Option<(&Call, usize)> = None;
-        for call in calls {
-            if call.tiles > largest.map_or(0, |(call, _)| call.tiles) {
-                largest = Some((call, offset));
-            }
-            offset += call.words.len();
-        }
-        if let Some((call, place)) = largest {
-            return Some((call.record_type, place));
-        }
-    }
-    None
+    calls.iter().any(|call| call.stages)
 }
 
 fn words_of(phases: &[PhaseCalls]) -> usize {
@@ -167,8 +127,11 @@ fn words_of(phases: &[PhaseCalls]) -> usize {
 }
 
 /// What makes two phases run by the same text.
-fn shape(calls: &[Call]) -> Vec<(&str, &str, usize)> {
-    calls.iter().map(|call| (call.function.as_str(), call.record_type, call.words.len())).collect()
+fn shape(calls: &[Call]) -> Vec<(&str, &str, usize, bool)> {
+    calls
+        .iter()
+        .map(|call| (call.function.as_str(), call.record_type, call.words.len(), call.goes_on))
+        .collect()
 }
 
 /// The run of equal stretches from `at` on that covers most phases: (phases of a stretch, stretches).
@@ -197,6 +160,8 @@ mod tests {
             record_type: "R",
             words: vec![word, word],
             tiles: 0,
+            stages: false,
+            goes_on: false,
         }]
     }
 
@@ -207,7 +172,7 @@ mod tests {
             .zip(0..)
             .map(|(name, word)| call(name, word))
             .collect();
-        let (text, words) = body(&phases, &[], &vec!["part".into(); 8]);
+        let (text, words) = body(&phases, &vec!["part".into(); 8]);
         assert_eq!(words, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
         assert!(text.contains("repeat < 3"), "{text}");
         assert!(text.contains("b(memory, worker, RECORD(R, repeat * 4 + 4));"), "{text}");
@@ -218,51 +183,33 @@ mod tests {
     #[test]
     fn equal_calls_of_a_phase_share_a_body() {
         let phase = [call("a", 1), call("a", 2), call("b", 3)].concat();
-        let (text, words) = body(&[phase], &[], &["part".into()]);
+        let (text, words) = body(&[phase], &["part".into()]);
         assert_eq!(words, [1, 1, 2, 2, 3, 3]);
         assert_eq!(text.matches("a(memory").count(), 1, "{text}");
         assert!(text.contains("call < 2"), "{text}");
         assert!(text.contains("a(memory, worker, RECORD(R, 0 + call * 2));"), "{text}");
         assert!(text.contains("b(memory, worker, RECORD(R, 4));"), "{text}");
-        assert!(!text.contains("expect_weights"), "{text}");
     }
 
     #[test]
-    fn matrices_of_few_tiles_are_expected_beside_others() {
-        let (mut large, mut small) = (call("a", 1), call("b", 2));
-        large[0].tiles = 300;
-        small[0].tiles = 3;
-        let (text, _) = body(&[[large.clone(), small.clone()].concat()], &[], &["part".into()]);
-        assert!(text.contains("expect_weights(memory, worker, RECORD(R, 2));"), "{text}");
-        let (text, _) = body(&[[small.clone(), large].concat()], &[], &["part".into()]);
-        assert!(text.starts_with("    expect_weights(memory, worker, RECORD(R, 2));"), "{text}");
-        let (text, _) = body(&[small], &[], &["part".into()]);
-        assert_eq!(text.matches("expect_weights").count(), 1, "it is alone: {text}");
+    fn projections_that_go_on_are_one_call() {
+        let mut phase = [call("linear<X>", 1), call("linear<X>", 2), call("linear<Y>", 3)].concat();
+        phase[1].goes_on = true;
+        let (text, words) = body(&[phase], &["part".into()]);
+        assert_eq!(words, [1, 1, 2, 2, 3, 3]);
+        assert!(text.contains("linear_run<X>(memory, worker, RECORD(R, 0), 2);"), "{text}");
+        assert!(text.contains("linear<Y>(memory, worker, RECORD(R, 4));"), "{text}");
     }
 
     #[test]
-    fn weights_of_the_next_projection_are_expected() {
+    fn only_projections_begin_before_the_launch_before_ends() {
         let mut matrix = call("m", 9);
         matrix[0].tiles = 40;
-        let plain = || call("p", 1);
-        // Behind the own record and that of another launch.
-        let (text, words) = body(&[plain()], &[plain(), matrix.clone()], &["part".into()]);
-        assert!(
-            text.starts_with(
-                "    expect_weights(memory, worker, RECORD(R, 4));\n    await_previous();\n"
-            ),
-            "{text}"
-        );
-        assert_eq!(words, [1, 1]);
-        // In a loop, those of the same repetition.
-        let phases: Vec<PhaseCalls> =
-            (0..3).flat_map(|_| [plain(), plain(), matrix.clone()]).collect();
-        let (text, _) = body(&phases, &[], &vec!["part".into(); 9]);
-        assert!(
-            text.contains("expect_weights(memory, worker, RECORD(R, repeat * 6 + 4));"),
-            "{text}"
-        );
-        let after = text.split("m(memory, worker").nth(1).expect("the matrix");
-        assert!(!after.contains("expect_weights"), "{text}");
+        let waits = |phase: PhaseCalls| {
+            body(&[phase], &["part".into()]).0.starts_with("    await_previous();")
+        };
+        assert!(waits(call("p", 1)));
+        assert!(!waits(matrix.clone()));
+        assert!(waits([matrix, call("p", 1)].concat()), "what projects nothing reads at once");
     }
 }

@@ -17,7 +17,7 @@ use crate::layout::WeightSource;
 pub const TILE_ROWS: usize = 16;
 
 /// Bytes of a unit.
-const UNIT_BYTES: usize = 512;
+pub(crate) const UNIT_BYTES: usize = 512;
 
 /// Why a matrix has no such order.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

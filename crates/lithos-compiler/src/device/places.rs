@@ -10,7 +10,7 @@ use super::program::{DeviceError, DeviceOptions};
 use crate::schedule::Schedule;
 
 /// Offsets count this many bytes.
-const GRAIN: usize = 16;
+pub(crate) const GRAIN: usize = 16;
 
 /// Projections of a phase at most whose columns are cut into slices.
 pub(crate) const MOST_SLICED: usize = 8;

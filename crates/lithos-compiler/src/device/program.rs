@@ -205,9 +205,16 @@ impl Program {
             .iter()
             .map(|phase| {
                 recorder.slices.begin_phase();
-                schedule.groups[phase.clone()].iter().map(|group| recorder.call(group)).collect()
+                let groups = schedule.groups[phase.clone()].iter();
+                let mut calls: PhaseCalls =
+                    groups.map(|group| recorder.call(group)).collect::<Result<_, _>>()?;
+                for at in 1..calls.len() {
+                    let (before, call) = calls.split_at_mut(at);
+                    call[0].join_to(&before[at - 1]);
+                }
+                Ok(calls)
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, DeviceError>>()?;
         schedule.arena = lists_end.max(recorder.slices.most());
         places.check_reach()?;
         let mut builder = Builder::new(&schedule, &phases);
@@ -295,8 +302,8 @@ impl<'a> Builder<'a> {
 
     fn launch(&mut self, region: usize, phases: std::ops::Range<usize>) -> Launch {
         let scopes: Vec<String> = phases.clone().map(|phase| self.scope(phase)).collect();
-        let (own, following) = (&self.phases[phases.clone()], &self.phases[phases.end..]);
-        let (text, words) = body(own, following, &scopes);
+        let own = &self.phases[phases.clone()];
+        let (text, words) = body(own, &scopes);
         let kernel = *self.known.entry(text).or_insert_with_key(|text| {
             self.kernels.push(text.clone());
             self.kernels.len() - 1

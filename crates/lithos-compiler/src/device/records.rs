@@ -9,8 +9,8 @@ use lithos_kernels::records::{
 };
 use lithos_kernels::{MOST_TEAMS, STAGED_COLUMN_BYTES};
 
-use super::lanes::{LaneLayout, TILE_ROWS};
-use super::places::{KeyValues, MOST_SLICED, Places, grains};
+use super::lanes::{LaneLayout, TILE_ROWS, UNIT_BYTES};
+use super::places::{GRAIN, KeyValues, MOST_SLICED, Places, grains};
 use super::program::{DeviceError, DeviceOptions, FINE_RANGES};
 use crate::MAX_DECODE_ROWS;
 use crate::schedule::Schedule;
@@ -24,8 +24,12 @@ pub(crate) struct Call {
     pub(crate) function: String,
     pub(crate) record_type: &'static str,
     pub(crate) words: Vec<u32>,
-    /// Tiles of the matrix that it multiplies; 0 for a body that projects nothing.
+    /// Tiles of the matrix that it multiplies, which is known before the pass; 0 where it multiplies none, or those of experts.
     pub(crate) tiles: usize,
+    /// Whether it stages rows in the memory of a launch.
+    pub(crate) stages: bool,
+    /// Whether it goes on where the call before it ends: the same operand, and a matrix that lies behind the other's.
+    pub(crate) goes_on: bool,
 }
 
 impl Call {
@@ -36,9 +40,43 @@ impl Call {
             record_type: name.rsplit("::").next().unwrap_or(name),
             words: bytemuck::cast_slice(std::slice::from_ref(&record)).to_vec(),
             tiles: 0,
+            stages: false,
+            goes_on: false,
         }
     }
+
+    /// Notes that a projection goes on where the one before it ends, if it does. Matrices with scales have them between their codes.
+    pub(crate) fn join_to(&mut self, before: &Call) {
+        const PLAIN: &str = "SCALES_NONE, SCALES_NONE>";
+        if self.function != before.function
+            || !self.function.starts_with("linear<")
+            || !self.function.ends_with(PLAIN)
+        {
+            return;
+        }
+        let record = |call: &Call| -> LinearRecord {
+            bytemuck::pod_read_unaligned(bytemuck::cast_slice(&call.words))
+        };
+        let (first, second) = (record(before), record(self));
+        let grains = first.outputs.div_ceil(TILE_ROWS as u32) * first.matrix.units * UNIT_GRAINS;
+        let plain = |record: &LinearRecord| (record.add, record.slices) == (0, 1);
+        self.goes_on = plain(&first)
+            && plain(&second)
+            && first.row_set == second.row_set
+            && first.operand == second.operand
+            && first.matrix.units == second.matrix.units
+            && first.matrix.codes + grains == second.matrix.codes;
+    }
 }
+
+/// Places, in grains, that a unit of a tile takes.
+const UNIT_GRAINS: u32 = (UNIT_BYTES / GRAIN) as u32;
+
+/// Tiles of a matrix whose columns are cut into slices only so that more workers share it, at most; columns of such a slice at least; and
+/// slices at most.
+const FEW_TILES: usize = 8;
+const LEAST_SLICE: usize = 1024;
+const MOST_SLICES: usize = 8;
 
 /// Makes calls of groups.
 pub(crate) struct Recorder<'a> {
@@ -62,14 +100,17 @@ pub(crate) struct Slices {
     end: usize,
     /// Where those of any phase end.
     most: usize,
-    /// Projections of the phase.
-    count: usize,
+    /// Slices of the phase's projections.
+    taken: Vec<usize>,
+    /// Which counters there are: for projections of so many slices, the first, second and so on of a phase. Counters only grow, so all
+    /// that count by one must count to the same number.
+    counters: Vec<(usize, usize)>,
 }
 
 impl Slices {
     /// Slices for workers that can stage `most_staged` bytes, with results from byte `start` of the arena on.
     pub(crate) fn new(most_staged: usize, start: usize) -> Self {
-        Slices { most_staged, start, end: start, most: 0, count: 0 }
+        Slices { most_staged, start, end: start, most: 0, taken: Vec::new(), counters: Vec::new() }
     }
 
     /// End of all results in the arena; 0 if there are none.
@@ -79,20 +120,34 @@ impl Slices {
 
     /// Begins a phase: the results of the one before were read.
     pub(crate) fn begin_phase(&mut self) {
-        (self.end, self.count) = (self.start, 0);
+        self.end = self.start;
+        self.taken.clear();
     }
 
     /// Slices of a matrix, the place of their results in floats, and the place of its counters among all in grains.
     fn take(&mut self, layout: &LaneLayout) -> (u32, u32, u32) {
         let columns = layout.units() * 4 * layout.lane_cols();
-        let slices = (columns * STAGED_COLUMN_BYTES).div_ceil(self.most_staged);
-        if slices == 1 || self.count == MOST_SLICED {
+        let mut slices = (columns * STAGED_COLUMN_BYTES).div_ceil(self.most_staged);
+        // A few tiles, beside those of other matrices, would take their workers longer than all others.
+        if layout.tiles() <= FEW_TILES {
+            slices = slices.max((columns / LEAST_SLICE).min(MOST_SLICES));
+        }
+        if slices == 1 {
             return (1, 0, 0);
         }
-        let (partials, index) = (self.end, self.count);
+        let wanted = (slices, self.taken.iter().filter(|taken| **taken == slices).count());
+        let known = self.counters.iter().position(|counter| *counter == wanted);
+        let index = known.unwrap_or(self.counters.len());
+        if index == MOST_SLICED {
+            return (1, 0, 0);
+        }
+        if known.is_none() {
+            self.counters.push(wanted);
+        }
+        let partials = self.end;
         self.end += slices * layout.tiles() * TILE_ROWS * MAX_DECODE_ROWS * 4;
         self.most = self.most.max(self.end);
-        self.count += 1;
+        self.taken.push(slices);
         (slices as u32, (partials / 4) as u32, grains(index * MOST_TEAMS * 4))
     }
 }
@@ -125,7 +180,7 @@ impl Recorder<'_> {
                     masks: grains(choices.masks),
                 };
                 let call = Call::new(format!("head<{}>", self.format(*weight)), record);
-                Call { tiles: self.tiles(*weight), ..call }
+                Call { tiles: self.tiles(*weight), stages: true, ..call }
             }
             TaskKind::Linear { input, weight, output, add, rows } => {
                 let (slices, partials, arrivals) =
@@ -142,7 +197,7 @@ impl Recorder<'_> {
                     arrivals: grains(self.places.states.arrivals.start) + arrivals,
                 };
                 let call = Call::new(format!("linear<{}>", self.format(*weight)), record);
-                Call { tiles: self.tiles(*weight), ..call }
+                Call { tiles: self.tiles(*weight), stages: true, ..call }
             }
             TaskKind::GateUp { input, gate, up, output } => {
                 let record = GateUpRecord {
@@ -157,7 +212,7 @@ impl Recorder<'_> {
                     return Err(DeviceError::Unsupported { kind: "gate_up of two formats" });
                 }
                 let call = Call::new(format!("gate_up<{}>", self.format(*gate)), record);
-                Call { tiles: self.tiles(*gate), ..call }
+                Call { tiles: self.tiles(*gate), stages: true, ..call }
             }
             TaskKind::AttendRange { reach: Reach::Pass, .. } => {
                 return Err(DeviceError::Unsupported { kind: "attend_range within a block" });
@@ -277,7 +332,8 @@ impl Recorder<'_> {
                     output: self.buffer(*output),
                     outputs: self.width(*output) / *chosen as u32,
                 };
-                Call::new(format!("expert_gate_up<{}>", self.format(*gates)), record)
+                let function = format!("expert_gate_up<{}>", self.format(*gates));
+                Call { stages: true, ..Call::new(function, record) }
             }
             TaskKind::ExpertDown { input, routes, chosen, downs, output } => {
                 let chosen = *chosen as u32;
@@ -291,7 +347,8 @@ impl Recorder<'_> {
                     output: self.buffer(*output),
                     outputs: self.width(*output) / chosen,
                 };
-                Call::new(format!("expert_down<{}>", self.format(*downs)), record)
+                let function = format!("expert_down<{}>", self.format(*downs));
+                Call { stages: true, ..Call::new(function, record) }
             }
             TaskKind::Combine { experts, routes, chosen, shared, gate, output, add } => {
                 let record = CombineRecord {
@@ -431,5 +488,34 @@ impl Recorder<'_> {
             Some(OpKind::Convolution { width }) => *width as u32,
             _ => 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lithos_format::{Codes, Encoding};
+
+    use super::*;
+
+    #[test]
+    fn counters_count_to_one_number() {
+        let encoding = Encoding { codes: Codes::Bf16, zero_point: 0, blocks: None };
+        let layout = |rows, cols| LaneLayout::new(rows, cols, encoding).expect("a layout");
+        let (few, long) = (layout(48, 5120), layout(5120, 17408));
+        let mut slices = Slices::new(192 << 10, 0);
+        let mut counted_to = std::collections::HashMap::new();
+        for phase in [vec![&few, &few], vec![&long], vec![&long, &few]] {
+            slices.begin_phase();
+            let mut counters = Vec::new();
+            for layout in phase {
+                let (count, _, arrivals) = slices.take(layout);
+                assert!(count > 1);
+                assert_eq!(*counted_to.entry(arrivals).or_insert(count), count);
+                assert!(!counters.contains(&arrivals), "two of a phase share a counter");
+                counters.push(arrivals);
+            }
+        }
+        assert_eq!(slices.take(&layout(4096, 1024)).0, 1);
+        assert_eq!(slices.take(&layout(48, 1024)).0, 1);
     }
 }

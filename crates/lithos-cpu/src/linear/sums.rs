@@ -72,6 +72,7 @@ struct Columns {
 struct RowsAtOnce {
     panel: usize,
     decode: usize,
+    integers: usize,
 }
 
 /// Evaluates an expression with the number of rows as a constant.
@@ -184,10 +185,10 @@ impl<'a> Product<'a> {
             match self.rows {
                 0 => {}
                 1..=FEW_ROWS => {
-                    for rows in chunks(self.rows, self.rows_at_once.decode) {
+                    for rows in chunks(self.rows, self.rows_at_once.integers) {
                         // SAFETY: as above.
                         let part = unsafe { self.part(tile, part.sums, rows.start) };
-                        with_rows!(ROWS = rows.len(), one of [1 2 3 4 5 6 7 8] => part.few_rows_integers::<C, BIAS, ROWS>());
+                        with_rows!(ROWS = rows.len(), one of [1 2 3 4 5] => part.few_rows_integers::<C, BIAS, ROWS>());
                     }
                 }
                 #[cfg(target_arch = "x86_64")]
@@ -383,14 +384,33 @@ impl Part {
     }
 
     fn few_rows_integers<C: IntegerCodes, const BIAS: bool, const ROWS: usize>(self) {
+        const HALF: usize = BLOCK_COLS / 2;
+        match (self.tile.scale_type, self.tile.unit_cols() == BLOCK_COLS) {
+            // The scales of NVFP4 have a kernel of their own: there are twice as many.
+            (Some(ScaleType::E4m3), false) => self.scaled_rows::<C, E4m3, BIAS, ROWS, HALF>(),
+            (_, false) => self.scaled_rows::<C, AnyScales, BIAS, ROWS, HALF>(),
+            (_, true) => self.scaled_rows::<C, AnyScales, BIAS, ROWS, BLOCK_COLS>(),
+        }
+    }
+
+    fn scaled_rows<
+        C: IntegerCodes,
+        K: Scales,
+        const BIAS: bool,
+        const ROWS: usize,
+        const UNIT: usize,
+    >(
+        self,
+    ) {
         let Self { isa, tile, zero_point, record, rows, sums } = self;
-        isa.run(FewRowsIntegers::<C, ROWS, BIAS> {
+        isa.run(FewRowsIntegers::<C, K, ROWS, BIAS, UNIT> {
             tile,
             zero_point,
             record,
             rows,
             sums,
             codes: PhantomData,
+            scales: PhantomData,
         });
     }
 
@@ -481,7 +501,7 @@ impl Kernel for RowsAtOnce {
 
     #[inline(always)]
     fn run<S: Simd>(self, _simd: S) -> Self {
-        Self { panel: S::PANEL_ROWS, decode: S::DECODE_ROWS }
+        Self { panel: S::PANEL_ROWS, decode: S::DECODE_ROWS, integers: S::INTEGER_ROWS }
     }
 }
 

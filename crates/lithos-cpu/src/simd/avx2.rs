@@ -38,6 +38,8 @@ impl Simd for Avx2 {
     // 6 rows x 2 registers of sums, 2 of weights and one broadcast fill the 16 registers.
     const PANEL_ROWS: usize = 6;
     const DECODE_ROWS: usize = 4;
+    const INTEGER_ROWS: usize = 4;
+    const HOLDS_BOTH_SUMS: bool = false;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
@@ -200,6 +202,10 @@ impl Simd for Avx2 {
     fn shr_halves<const N: i32>(self, a: Self::I) -> Self::I {
         // SAFETY: the token proves that the processor has the instruction.
         unsafe { [_mm256_srli_epi16::<N>(a[0]), _mm256_srli_epi16::<N>(a[1])] }
+    }
+    #[inline(always)]
+    fn sub_halves(self, a: Self::I, b: Self::I) -> Self::I {
+        both!(_mm256_sub_epi16, a, b)
     }
     #[inline(always)]
     fn madd(self, acc: Self::I, w: Self::I, a: Self::I) -> Self::I {

@@ -59,6 +59,8 @@ impl Simd for Avx512 {
     type I = __m512i;
     const PANEL_ROWS: usize = 12;
     const DECODE_ROWS: usize = 8;
+    const INTEGER_ROWS: usize = 5;
+    const HOLDS_BOTH_SUMS: bool = true;
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
@@ -200,6 +202,10 @@ impl Simd for Avx512 {
     fn shr_halves<const N: i32>(self, a: __m512i) -> __m512i {
         let count = op!(_mm_cvtsi32_si128(N));
         op!(_mm512_srl_epi16(a, count))
+    }
+    #[inline(always)]
+    fn sub_halves(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_sub_epi16(a, b))
     }
     #[inline(always)]
     fn madd(self, acc: __m512i, w: __m512i, a: __m512i) -> __m512i {

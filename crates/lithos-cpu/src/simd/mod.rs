@@ -64,6 +64,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const PANEL_ROWS: usize;
     /// The same with weights that are decoded in registers, at most 8.
     const DECODE_ROWS: usize;
+    /// The same with integer weights, whose sums of integers go into sums of floats, at most 5.
+    const INTEGER_ROWS: usize;
+    /// Whether registers hold both sums of those rows.
+    const HOLDS_BOTH_SUMS: bool;
 
     /// All lanes `x`.
     fn splat(self, x: f32) -> Self::F;
@@ -142,6 +146,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn sar<const N: i32>(self, a: Self::I) -> Self::I;
     /// Shifts 16-bit halves right by `N` bits, filling with zeros.
     fn shr_halves<const N: i32>(self, a: Self::I) -> Self::I;
+    /// Wrapping difference of 16-bit halves.
+    fn sub_halves(self, a: Self::I, b: Self::I) -> Self::I;
     /// Per lane `acc + w.low * a.low + w.high * a.high`, the halves being signed 16-bit integers (wrapping).
     fn madd(self, acc: Self::I, w: Self::I, a: Self::I) -> Self::I;
     /// Replaces each byte, which must be below 16, by that entry of `table`.

@@ -52,6 +52,8 @@ impl Simd for Neon {
     // 6 rows x 4 registers of sums, 4 of weights and one broadcast fit the 32 registers.
     const PANEL_ROWS: usize = 6;
     const DECODE_ROWS: usize = 4;
+    const INTEGER_ROWS: usize = 4;
+    const HOLDS_BOTH_SUMS: bool = false;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
@@ -185,6 +187,10 @@ impl Simd for Neon {
     #[inline(always)]
     fn shr_halves<const N: i32>(self, a: Self::I) -> Self::I {
         quads!(Q => vreinterpretq_s32_u16(vshrq_n_u16::<N>(vreinterpretq_u16_s32(a[Q]))))
+    }
+    #[inline(always)]
+    fn sub_halves(self, a: Self::I, b: Self::I) -> Self::I {
+        quads!(Q => vreinterpretq_s32_s16(vsubq_s16(vreinterpretq_s16_s32(a[Q]), vreinterpretq_s16_s32(b[Q]))))
     }
     #[inline(always)]
     fn madd(self, acc: Self::I, w: Self::I, a: Self::I) -> Self::I {

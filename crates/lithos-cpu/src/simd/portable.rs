@@ -46,6 +46,8 @@ impl Simd for Portable {
     type I = [i32; LANES];
     const PANEL_ROWS: usize = 4;
     const DECODE_ROWS: usize = 4;
+    const INTEGER_ROWS: usize = 4;
+    const HOLDS_BOTH_SUMS: bool = false;
 
     #[inline]
     fn splat(self, x: f32) -> Self::F {
@@ -187,6 +189,17 @@ impl Simd for Portable {
             let (low, high) = (x as u32 & 0xFFFF, x as u32 >> 16);
             ((low >> N) | ((high >> N) << 16)) as i32
         })
+    }
+    #[inline]
+    fn sub_halves(self, a: Self::I, b: Self::I) -> Self::I {
+        let mut out = a;
+        for (out, b) in out.iter_mut().zip(b) {
+            let half = |shift: u32| (*out >> shift) as u16;
+            let less =
+                |shift: u32| u32::from(half(shift).wrapping_sub((b >> shift) as u16)) << shift;
+            *out = (less(0) | less(16)) as i32;
+        }
+        out
     }
     #[inline]
     fn madd(self, acc: Self::I, w: Self::I, a: Self::I) -> Self::I {

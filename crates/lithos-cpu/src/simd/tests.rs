@@ -85,6 +85,7 @@ impl Kernel for Everything {
             s.shr::<9>(i),
             s.sar::<9>(i),
             s.shr_halves::<5>(i),
+            s.sub_halves(i, j),
             s.madd(i, j, i),
             s.lookup(&table, nibbles),
             s.splat_i32(s.sum_i32(i)),

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use lithos_engine::{Engine, EngineError, EngineOptions, Fusion, TokenId, largest};
+use lithos_engine::{
+    Engine, EngineError, EngineOptions, Fusion, Sampler, Sampling, TokenId, largest,
+};
 use lithos_format::Checkpoint;
 use lithos_model::text::SpecialTokens;
 
@@ -121,19 +123,109 @@ fn greedy_text(
         }
         let case = format!("{name}, {GREEDY} greedy tokens");
         report.case(&case, 1, fusion.name(), (GREEDY - same) as f64, repeats, problem);
+        own_rounds(report, (name, fusion.name()), &mut engine, &found, repeats)?;
     }
     Ok(())
 }
 
-/// Greedy tokens after a short prompt, and by how much each led.
-fn greedy(engine: &mut Engine) -> Result<(Vec<TokenId>, Vec<f32>), EngineError> {
-    let prompt = match engine.text() {
+/// Tokens that the card chooses by itself, in visits of several passes with others queued behind them, against those that the host
+/// chooses of the same logits: `greedy` ones, and drawn ones with penalties.
+fn own_rounds(
+    report: &mut Report,
+    (name, level): (&str, &str),
+    engine: &mut Engine,
+    greedy: &[TokenId],
+    repeats: usize,
+) -> Result<(), EngineError> {
+    let drawn = Sampling {
+        temperature: 0.8,
+        top_k: 20,
+        top_p: 0.9,
+        repetition_penalty: 1.1,
+        seed: Some(7),
+        ..Sampling::greedy()
+    };
+    let drawn_by_host = by_host(engine, &drawn)?;
+    for (kind, sampling, wanted) in
+        [("greedy", Sampling::greedy(), greedy), ("drawn", drawn, &drawn_by_host)]
+    {
+        let mut problem = None;
+        for (passes, ahead) in [(1, 0), (8, 8), (5, 3)].into_iter().cycle().take(3 * repeats) {
+            let found = by_card(engine, &sampling, passes, ahead)?;
+            let same = found.iter().zip(wanted).take_while(|(a, b)| a == b).count();
+            if same < GREEDY {
+                problem = Some(format!(
+                    "token {same} differs from the host's, with {passes} passes a visit and {ahead} ahead"
+                ));
+                break;
+            }
+        }
+        let case = format!("{name}, {GREEDY} {kind} tokens chosen by the card");
+        report.case(&case, 1, level, 0.0, 3 * repeats, problem);
+    }
+    Ok(())
+}
+
+/// Takes in a short prompt but its last token, which is returned, and the prompt.
+fn begin(engine: &mut Engine) -> Result<(TokenId, Vec<TokenId>), EngineError> {
+    let prompt = prompt(engine);
+    let (last, before) = prompt.split_last().ok_or(EngineError::EmptyPrompt)?;
+    let mut sequence = engine.sequence();
+    sequence.reset();
+    sequence.prefill(before, 0, |_, _| ())?;
+    Ok((*last, prompt))
+}
+
+fn by_host(engine: &mut Engine, sampling: &Sampling) -> Result<Vec<TokenId>, EngineError> {
+    let (mut token, prompt) = begin(engine)?;
+    let mut sampler = Sampler::new(sampling.clone(), &prompt);
+    let mut sequence = engine.sequence();
+    let mut tokens = Vec::new();
+    while tokens.len() < GREEDY {
+        token = sampler.sample(sequence.decode(&[token])?);
+        sequence.accept(1);
+        tokens.push(token);
+    }
+    Ok(tokens)
+}
+
+fn by_card(
+    engine: &mut Engine,
+    sampling: &Sampling,
+    passes: usize,
+    ahead: usize,
+) -> Result<Vec<TokenId>, EngineError> {
+    let (token, prompt) = begin(engine)?;
+    let sampler = Sampler::new(sampling.clone(), &prompt);
+    let Some(rounds) = sampler.rounds(engine.vocabulary(), &[], GREEDY) else {
+        return Ok(Vec::new());
+    };
+    let mut sequence = engine.sequence();
+    sequence.begin_rounds(&[token], &rounds)?;
+    let mut tokens = Vec::new();
+    loop {
+        let visit = sequence.rounds(passes, ahead)?;
+        tokens.extend(visit.tokens);
+        if visit.ended || tokens.len() >= GREEDY {
+            tokens.extend(sequence.end_rounds()?);
+            return Ok(tokens);
+        }
+    }
+}
+
+fn prompt(engine: &Engine) -> Vec<TokenId> {
+    match engine.text() {
         Ok(text) => text
             .tokenizer()
             .encode("The weather in the mountains", SpecialTokens::AsText)
             .unwrap_or_default(),
         Err(_) => (1..9).map(TokenId).collect(),
-    };
+    }
+}
+
+/// Greedy tokens after a short prompt, and by how much each led.
+fn greedy(engine: &mut Engine) -> Result<(Vec<TokenId>, Vec<f32>), EngineError> {
+    let prompt = prompt(engine);
     let mut sequence = engine.sequence();
     sequence.reset();
     let mut last = Vec::new();

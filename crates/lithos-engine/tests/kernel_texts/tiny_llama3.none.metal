@@ -12,7 +12,6 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 10));
     await_previous();
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
@@ -31,12 +30,8 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
-    #pragma unroll 1
-    for (uint call = 0; call < 3; ++call) {
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
-    }
+    linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0), 3);
     expect_records(worker, records + 60);
 }
 
@@ -52,7 +47,6 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 33));
     await_previous();
     // mixer
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 0));
@@ -71,7 +65,6 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 9));
     await_previous();
     // mixer
     merge_ranges(memory, worker, RECORD(MergeRecord, 0));
@@ -90,7 +83,6 @@ kernel void region_4(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
     expect_records(worker, records + 20);
@@ -108,7 +100,6 @@ kernel void region_5(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(GateUpRecord, 0));
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
     expect_records(worker, records + 23);
@@ -126,7 +117,6 @@ kernel void region_6(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // feedforward
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
     expect_records(worker, records + 20);
@@ -144,7 +134,6 @@ kernel void region_7(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(ChooseRecord, 0));
     // head
     head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));
     expect_records(worker, records + 21);

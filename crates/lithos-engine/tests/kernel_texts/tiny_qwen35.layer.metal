@@ -12,7 +12,6 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 10));
     await_previous();
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
@@ -31,35 +30,25 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
-    #pragma unroll 1
-    for (uint call = 0; call < 4; ++call) {
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
-    }
+    linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0), 4);
     expect_records(worker, records + 80);
-    expect_weights(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     convolve(memory, worker, RECORD(ConvolveRecord, 80));
     expect_records(worker, records + 86);
-    expect_weights(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     gated_delta(memory, worker, RECORD(DeltaRecord, 86));
     expect_records(worker, records + 98);
-    expect_weights(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     head_norm(memory, worker, RECORD(HeadNormRecord, 98));
     expect_records(worker, records + 106);
-    expect_weights(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 106));
     expect_records(worker, records + 126);
-    expect_weights(memory, worker, RECORD(GateUpRecord, 126));
     join(memory, worker);
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 126));
     expect_records(worker, records + 149);
-    expect_weights(memory, worker, RECORD(LinearRecord, 149));
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 149));
     expect_records(worker, records + 169);
@@ -77,31 +66,22 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
-    #pragma unroll 1
-    for (uint call = 0; call < 4; ++call) {
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
-    }
+    linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0), 4);
     expect_records(worker, records + 80);
-    expect_weights(memory, worker, RECORD(LinearRecord, 113));
     join(memory, worker);
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 80));
     expect_records(worker, records + 104);
-    expect_weights(memory, worker, RECORD(LinearRecord, 113));
     join(memory, worker);
     merge_ranges(memory, worker, RECORD(MergeRecord, 104));
     expect_records(worker, records + 113);
-    expect_weights(memory, worker, RECORD(LinearRecord, 113));
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 113));
     expect_records(worker, records + 133);
-    expect_weights(memory, worker, RECORD(GateUpRecord, 133));
     join(memory, worker);
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 133));
     expect_records(worker, records + 156);
-    expect_weights(memory, worker, RECORD(LinearRecord, 156));
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 156));
     expect_records(worker, records + 176);
@@ -119,7 +99,6 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(ChooseRecord, 0));
     // head
     head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));
     expect_records(worker, records + 21);

@@ -12,7 +12,6 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 10));
     await_previous();
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
@@ -31,39 +30,26 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
-    #pragma unroll 1
-    for (uint call = 0; call < 4; ++call) {
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
-    }
+    linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0), 4);
     expect_records(worker, records + 80);
-    expect_weights(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     convolve(memory, worker, RECORD(ConvolveRecord, 80));
     expect_records(worker, records + 86);
-    expect_weights(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     gated_delta(memory, worker, RECORD(DeltaRecord, 86));
     expect_records(worker, records + 98);
-    expect_weights(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     head_norm(memory, worker, RECORD(HeadNormRecord, 98));
     expect_records(worker, records + 106);
-    expect_weights(memory, worker, RECORD(LinearRecord, 106));
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 106));
     expect_records(worker, records + 126);
-    expect_weights(memory, worker, RECORD(GateUpRecord, 166));
     join(memory, worker);
     // feedforward
-    #pragma unroll 1
-    for (uint call = 0; call < 2; ++call) {
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 126 + call * 20));
-    }
+    linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 126), 2);
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 166));
     expect_records(worker, records + 189);
-    expect_weights(memory, worker, RECORD(LinearRecord, 193));
     join(memory, worker);
     route(memory, worker, RECORD(RouteRecord, 189));
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 193));
@@ -91,35 +77,23 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(LinearRecord, 0));
     // mixer
-    #pragma unroll 1
-    for (uint call = 0; call < 4; ++call) {
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0 + call * 20));
-    }
+    linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0), 4);
     expect_records(worker, records + 80);
-    expect_weights(memory, worker, RECORD(LinearRecord, 113));
     join(memory, worker);
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 80));
     expect_records(worker, records + 104);
-    expect_weights(memory, worker, RECORD(LinearRecord, 113));
     join(memory, worker);
     merge_ranges(memory, worker, RECORD(MergeRecord, 104));
     expect_records(worker, records + 113);
-    expect_weights(memory, worker, RECORD(LinearRecord, 113));
     join(memory, worker);
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 113));
     expect_records(worker, records + 133);
-    expect_weights(memory, worker, RECORD(GateUpRecord, 173));
     join(memory, worker);
     // feedforward
-    #pragma unroll 1
-    for (uint call = 0; call < 2; ++call) {
-        linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 133 + call * 20));
-    }
+    linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 133), 2);
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 173));
     expect_records(worker, records + 196);
-    expect_weights(memory, worker, RECORD(LinearRecord, 200));
     join(memory, worker);
     route(memory, worker, RECORD(RouteRecord, 196));
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 200));
@@ -147,7 +121,6 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     admit_next();
     if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
-    expect_weights(memory, worker, RECORD(ChooseRecord, 0));
     // head
     head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));
     expect_records(worker, records + 21);

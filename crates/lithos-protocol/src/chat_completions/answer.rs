@@ -1,49 +1,43 @@
-//! An answer that may hold calls.
+//! An answer: thoughts, words and calls as Chat Completions spells them.
 
 use serde_json::{Value, json};
 
 use super::response::ToolCall;
 use super::{ChatCompletion, ChatStream, FinishReason};
-use crate::dialect::{DialectAnswer, Ending, TokenCounts};
+use crate::answer::{AnswerReader, Piece, WholeAnswer};
+use crate::dialect::{DialectAnswer, Ending, Heading, TokenCounts};
 use crate::error::ApiError;
 use crate::sse::Event;
-use crate::tools::{ToolEvent, ToolParser, Tools};
+use crate::tools::Calls;
 
-/// An answer to a request, in which calls are told from text if functions were on offer.
+/// An answer to a request.
 #[derive(Debug)]
 pub(super) struct ChatAnswer {
     chat: ChatStream,
-    offer: Option<(Tools, bool)>,
-    parser: Option<ToolParser>,
+    heading: Heading,
+    calls: Calls,
+    reader: AnswerReader,
 }
 
 impl ChatAnswer {
-    /// An answer that may call these functions, one only or several.
-    pub(super) fn new(chat: ChatStream, callable: Option<Tools>, one_call_only: bool) -> Self {
-        let mut answer = ChatAnswer { chat, offer: None, parser: None };
-        answer.offer = callable.map(|tools| (tools, one_call_only));
-        answer.parser = answer.new_parser();
-        answer
+    /// An answer that may hold these calls.
+    pub(super) fn new(chat: ChatStream, heading: Heading, calls: Calls) -> Self {
+        let reader = AnswerReader::new(&heading, &calls);
+        ChatAnswer { chat, heading, calls, reader }
     }
 
-    fn new_parser(&self) -> Option<ToolParser> {
-        let (tools, one_call_only) = self.offer.as_ref()?;
-        Some(ToolParser::new(tools.clone()).one_call_only(*one_call_only))
-    }
-
-    fn events(&mut self, pieces: Vec<ToolEvent>) -> Vec<Event> {
+    fn events(&mut self, pieces: Vec<Piece>) -> Vec<Event> {
         let mut events = Vec::new();
         for piece in pieces {
-            events.extend(match piece {
-                ToolEvent::Text(text) => self.chat.text(&text),
-                ToolEvent::CallBegan { index, name } => {
+            match piece {
+                Piece::Thought(text) => events.extend(self.chat.thought(&text)),
+                Piece::Text(text) => events.extend(self.chat.text(&text)),
+                Piece::Call { index, name, arguments } => {
                     let id = call_id(&self.chat.id, index);
-                    self.chat.call_begins(index, &id, &name)
+                    events.extend(self.chat.call_begins(index, &id, &name));
+                    events.extend(self.chat.call_arguments(index, &arguments));
                 }
-                ToolEvent::Arguments { index, json } => self.chat.call_arguments(index, &json),
-                // Its words follow as text.
-                ToolEvent::CallEnded { .. } | ToolEvent::NoCall(_) => Vec::new(),
-            });
+            }
         }
         events
     }
@@ -69,13 +63,8 @@ impl DialectAnswer for ChatAnswer {
     }
 
     fn text(&mut self, text: &str) -> Vec<Event> {
-        match &mut self.parser {
-            Some(parser) => {
-                let pieces = parser.push(text);
-                self.events(pieces)
-            }
-            None => self.chat.text(text),
-        }
+        let pieces = self.reader.push(text);
+        self.events(pieces)
     }
 
     fn heartbeat(&mut self) -> Vec<Event> {
@@ -83,14 +72,10 @@ impl DialectAnswer for ChatAnswer {
     }
 
     fn finish(&mut self, ending: &Ending, counts: TokenCounts) -> Vec<Event> {
-        let mut events = Vec::new();
-        let mut calls = 0;
-        if let Some(mut parser) = self.parser.take() {
-            let pieces = parser.finish(ending.into());
-            events = self.events(pieces);
-            calls = parser.calls();
-        }
-        events.extend(self.chat.finish(finish_reason(ending, calls), counts.into()));
+        let pieces = self.reader.finish(ending);
+        let mut events = self.events(pieces);
+        let reason = finish_reason(ending, self.reader.calls());
+        events.extend(self.chat.finish(reason, counts.into()));
         events
     }
 
@@ -99,38 +84,21 @@ impl DialectAnswer for ChatAnswer {
     }
 
     fn whole(&self, text: &str, ending: &Ending, counts: TokenCounts) -> Value {
-        let pieces = match self.new_parser() {
-            Some(mut parser) => {
-                let mut pieces = parser.push(text);
-                pieces.extend(parser.finish(ending.into()));
-                pieces
-            }
-            None => vec![ToolEvent::Text(text.to_owned())],
-        };
-        let (mut text, mut calls) = (String::new(), Vec::new());
-        for piece in pieces {
-            match piece {
-                ToolEvent::Text(more) => text.push_str(&more),
-                ToolEvent::CallBegan { index, name } => {
-                    let id = call_id(&self.chat.id, index);
-                    calls.push(ToolCall::new(id, name, String::new()));
-                }
-                ToolEvent::Arguments { json, .. } => {
-                    calls.iter_mut().last().into_iter().for_each(|call| call.push(&json));
-                }
-                ToolEvent::CallEnded { .. } | ToolEvent::NoCall(_) => {}
-            }
-        }
+        let reader = AnswerReader::new(&self.heading, &self.calls);
+        let WholeAnswer { thought, text, calls } = WholeAnswer::read(reader, text, ending);
         let ChatStream { id, created, model, .. } = &self.chat;
         let finish = finish_reason(ending, calls.len());
+        let call = |(index, (name, arguments))| ToolCall::new(call_id(id, index), name, arguments);
+        let calls = calls.into_iter().enumerate().map(call).collect();
         let answer = ChatCompletion::new(id, *created, model, text, finish, counts.into());
-        json!(answer.with_calls(calls))
+        json!(answer.with_thought(thought).with_calls(calls))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::Tools;
 
     const CALL: &str =
         "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>";
@@ -139,8 +107,14 @@ mod tests {
         let list = json!([{"type": "function", "function": {
             "name": "f", "parameters": {"properties": {"a": {"type": "integer"}}}
         }}]);
-        let chat = ChatStream::new("chatcmpl-7", 9, "m", false);
-        ChatAnswer::new(chat, Some(Tools::of_list(&list)), one_call_only)
+        let tools = Some(Tools::of_list(&list));
+        of(false, Calls { tools, one_only: one_call_only, ..Calls::default() })
+    }
+
+    fn of(opens_thought: bool, calls: Calls) -> ChatAnswer {
+        let (name, model) = ("7".to_owned(), "m".to_owned());
+        let heading = Heading { name, created: 9, model, prompt_tokens: 1, opens_thought };
+        ChatAnswer::new(ChatStream::new("chatcmpl-7", 9, "m", false), heading, calls)
     }
 
     /// The choices of all chunks, but for the parts that do not change.
@@ -230,10 +204,37 @@ mod tests {
 
     #[test]
     fn without_an_offer_everything_is_text() {
-        let mut answer = ChatAnswer::new(ChatStream::new("chatcmpl-7", 9, "m", false), None, false);
+        let mut answer = of(false, Calls::default());
         let choice = answer.whole(CALL, &Ending::Model, TokenCounts::default());
         assert_eq!(choice["choices"][0]["message"]["content"], CALL);
         let events = answer.text(CALL);
         assert_eq!(deltas(&events)[1].0["content"], CALL);
+    }
+
+    #[test]
+    fn thoughts_have_a_field_of_their_own() {
+        let counts = TokenCounts { prompt: 1, cached: 0, completion: 9, thought: 4 };
+        for (opened, text) in [(true, "hm\n</think>\n\nyes"), (false, "<think>\nhm</think>yes")] {
+            let mut answer = of(opened, Calls::default());
+            let mut events = answer.start();
+            for character in text.chars() {
+                events.extend(answer.text(&character.to_string()));
+            }
+            events.extend(answer.finish(&Ending::Model, counts));
+            let deltas = deltas(&events);
+            let joined = |field: &str| -> String {
+                deltas.iter().filter_map(|(delta, _)| delta[field].as_str()).collect()
+            };
+            assert_eq!(
+                (joined("reasoning_content"), joined("content")),
+                ("hm".into(), "yes".into())
+            );
+            let whole = answer.whole(text, &Ending::Model, counts);
+            assert_eq!(
+                whole["choices"][0]["message"],
+                json!({"role": "assistant", "content": "yes", "reasoning_content": "hm", "refusal": null})
+            );
+            assert_eq!(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], 4);
+        }
     }
 }

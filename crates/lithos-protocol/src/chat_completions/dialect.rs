@@ -31,13 +31,14 @@ impl DialectRequest for ChatRequest {
 
     fn answer(&self, heading: Heading) -> Box<dyn DialectAnswer> {
         let id = format!("chatcmpl-{}", heading.name);
-        let chat = ChatStream::new(id, heading.created, heading.model, self.include_usage);
-        Box::new(ChatAnswer::new(chat, self.callable.clone(), self.one_call_only))
+        let model = heading.model.as_str();
+        let chat = ChatStream::new(id, heading.created, model, self.include_usage);
+        Box::new(ChatAnswer::new(chat, heading, self.generation.calls.clone()))
     }
 }
 
 impl From<TokenCounts> for Usage {
     fn from(counts: TokenCounts) -> Self {
-        Usage::new(counts.prompt, counts.cached, counts.completion)
+        Usage::new(counts)
     }
 }

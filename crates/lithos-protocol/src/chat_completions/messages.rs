@@ -67,6 +67,10 @@ fn read_message(message: Value, path: &str) -> Result<Value, ApiError> {
             return Err(ApiError::unsupported(param, message));
         }
     }
+    // Servers and clients disagree on the name of what the assistant thought.
+    if let Some(thought) = fields.take::<String>("reasoning", "a text")? {
+        out.insert("reasoning_content".into(), thought.into());
+    }
     for name in ["name", "tool_call_id", "reasoning_content"] {
         if let Some(text) = fields.take::<String>(name, "a text")? {
             out.insert(name.into(), text.into());

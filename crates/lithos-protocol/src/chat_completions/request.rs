@@ -2,11 +2,11 @@
 
 use super::messages::{AT_LEAST_ONE, read_messages};
 use super::refused::refuse_unsupported;
-use super::tools::{Offer, read_offer};
+use super::tools::read_offer;
 use crate::error::ApiError;
 use crate::fields::{Fields, parse_body};
-use crate::generation::{FieldNames, Generation, Thinking};
-use crate::tools::Tools;
+use crate::generation::{FieldNames, Generation};
+use crate::thinking::Thinking;
 
 /// The names of Chat Completions; `max_tokens` is the old one.
 const NAMES: FieldNames =
@@ -19,10 +19,6 @@ pub struct ChatRequest {
     pub model: String,
     /// What is asked of the model.
     pub generation: Generation,
-    /// The functions that may be called: those of the conversation, unless `tool_choice` is `none`.
-    pub callable: Option<Tools>,
-    /// At most one call in one answer.
-    pub one_call_only: bool,
     /// Answer as a stream of events.
     pub stream: bool,
     /// End the stream with the counts of tokens.
@@ -45,21 +41,11 @@ impl ChatRequest {
         let messages = fields.value("messages");
         let messages = messages.ok_or_else(|| fields.missing("messages", AT_LEAST_ONE))?;
         let messages = read_messages(messages)?;
-        let thinking =
-            Thinking { enabled: None, effort: fields.take("reasoning_effort", "a text")? };
-        let Offer { list, callable, one_call_only } = read_offer(&mut fields)?;
-        let mut generation = Generation::read(&mut fields, &NAMES, messages, thinking)?;
-        generation.conversation.tools = list;
+        let thinking = Thinking::read(&mut fields)?;
+        let offer = read_offer(&mut fields)?;
+        let generation = Generation::read(&mut fields, &NAMES, messages, &thinking, offer)?;
         let ignored = fields.left();
-        Ok(ChatRequest {
-            model,
-            generation,
-            callable,
-            one_call_only,
-            stream,
-            include_usage,
-            ignored,
-        })
+        Ok(ChatRequest { model, generation, stream, include_usage, ignored })
     }
 }
 

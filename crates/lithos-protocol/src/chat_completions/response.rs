@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::dialect::TokenCounts;
+
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,14 +37,15 @@ struct CompletionDetails {
 }
 
 impl Usage {
-    /// Counts of an exchange. `cached` tokens are part of `prompt`: they were taken over from an earlier request.
-    pub fn new(prompt: usize, cached: usize, completion: usize) -> Self {
+    /// Counts of an exchange.
+    pub fn new(counts: TokenCounts) -> Self {
+        let TokenCounts { prompt, cached, completion, thought } = counts;
         Usage {
             prompt_tokens: prompt,
             completion_tokens: completion,
             total_tokens: prompt + completion,
             prompt_tokens_details: PromptDetails { cached_tokens: cached },
-            completion_tokens_details: CompletionDetails { reasoning_tokens: 0 },
+            completion_tokens_details: CompletionDetails { reasoning_tokens: thought },
         }
     }
 
@@ -80,6 +83,8 @@ struct Choice {
 struct Message {
     role: &'static str,
     content: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reasoning_content: String,
     refusal: Option<()>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ToolCall>,
@@ -105,11 +110,6 @@ impl ToolCall {
     pub(super) fn new(id: String, name: String, arguments: String) -> Self {
         ToolCall { id, kind: "function", function: CalledFunction { name, arguments } }
     }
-
-    /// Adds to the text of the arguments.
-    pub(super) fn push(&mut self, arguments: &str) {
-        self.function.arguments.push_str(arguments);
-    }
 }
 
 impl ChatCompletion {
@@ -123,7 +123,13 @@ impl ChatCompletion {
         usage: Usage,
     ) -> Self {
         let content = Some(text.into());
-        let message = Message { role: "assistant", content, refusal: None, tool_calls: Vec::new() };
+        let message = Message {
+            role: "assistant",
+            content,
+            reasoning_content: String::new(),
+            refusal: None,
+            tool_calls: Vec::new(),
+        };
         ChatCompletion {
             id: id.into(),
             object: "chat.completion",
@@ -132,6 +138,13 @@ impl ChatCompletion {
             choices: [Choice { index: 0, message, logprobs: None, finish_reason: finish }],
             usage,
         }
+    }
+
+    /// The answer with what the model thought before it; empty for nothing.
+    pub(super) fn with_thought(mut self, thought: String) -> Self {
+        let [Choice { message, .. }] = &mut self.choices;
+        message.reasoning_content = thought;
+        self
     }
 
     /// The answer with calls. Where there is no text beside them, there is no content.
@@ -151,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_object_is_openais() {
-        let usage = Usage::new(10, 4, 3);
+        let usage = Usage::new(TokenCounts { prompt: 10, cached: 4, completion: 3, thought: 2 });
         let answer = ChatCompletion::new("chatcmpl-1", 9, "m", "hi", FinishReason::Stop, usage);
         assert_eq!(
             serde_json::to_string(&answer).unwrap(),
@@ -161,7 +174,7 @@ mod tests {
                 r#""logprobs":null,"finish_reason":"stop"}],"#,
                 r#""usage":{"prompt_tokens":10,"completion_tokens":3,"total_tokens":13,"#,
                 r#""prompt_tokens_details":{"cached_tokens":4},"#,
-                r#""completion_tokens_details":{"reasoning_tokens":0}}}"#
+                r#""completion_tokens_details":{"reasoning_tokens":2}}}"#
             )
         );
     }

@@ -60,6 +60,16 @@ impl ChatStream {
         events
     }
 
+    /// A piece of what the model thinks. It is not in OpenAI's own API; clients know it under the name that llama.cpp and vLLM use.
+    pub fn thought(&mut self, thought: &str) -> Vec<Event> {
+        if thought.is_empty() || self.state == State::Ended {
+            return Vec::new();
+        }
+        let mut events = self.start();
+        events.push(self.delta(json!({ "reasoning_content": thought }), Value::Null));
+        events
+    }
+
     /// A call begins: its place among the calls, its id and the function's name.
     pub fn call_begins(&mut self, index: usize, id: &str, name: &str) -> Vec<Event> {
         let function = json!({"name": name, "arguments": ""});
@@ -150,6 +160,11 @@ impl ChatStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::TokenCounts;
+
+    fn usage(prompt: usize, cached: usize, completion: usize) -> Usage {
+        Usage::new(TokenCounts { prompt, cached, completion, thought: 0 })
+    }
 
     fn json_of(event: &Event) -> Value {
         serde_json::from_str(&event.data).unwrap()
@@ -162,7 +177,7 @@ mod tests {
         events.extend(stream.text("Par"));
         events.extend(stream.text(""));
         events.extend(stream.text("is\n"));
-        events.extend(stream.finish(FinishReason::Length, Usage::new(1, 0, 2)));
+        events.extend(stream.finish(FinishReason::Length, usage(1, 0, 2)));
         let head = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":9,"model":"m","choices":[{"index":0,"delta":"#;
         let wanted = [
             head,
@@ -185,7 +200,7 @@ mod tests {
     fn usage_is_the_last_chunk_and_null_before() {
         let mut stream = ChatStream::new("chatcmpl-1", 9, "m", true);
         let mut events = stream.text("x");
-        events.extend(stream.finish(FinishReason::Stop, Usage::new(5, 2, 3)));
+        events.extend(stream.finish(FinishReason::Stop, usage(5, 2, 3)));
         assert_eq!(events.len(), 5);
         for event in &events[..3] {
             let chunk = json_of(event);
@@ -202,18 +217,19 @@ mod tests {
 
     #[test]
     fn whatever_is_called_the_role_is_first_and_nothing_follows_the_end() {
-        let usage = Usage::new(1, 0, 0);
+        let none = usage(1, 0, 0);
         let mut stream = ChatStream::new("i", 0, "m", false);
-        let events = stream.finish(FinishReason::Stop, usage);
+        let events = stream.finish(FinishReason::Stop, none);
         assert_eq!(json_of(&events[0])["choices"][0]["delta"]["role"], "assistant");
         assert_eq!(events.len(), 3);
         let after = [
             stream.start(),
             stream.text("x"),
+            stream.thought("x"),
             stream.call_begins(0, "x", "x"),
             stream.call_arguments(0, "{}"),
             stream.heartbeat(),
-            stream.finish(FinishReason::Stop, usage),
+            stream.finish(FinishReason::Stop, none),
             stream.fail(&ApiError::internal("x")),
         ];
         assert!(after.iter().all(Vec::is_empty));

@@ -1,67 +1,51 @@
 //! The functions that a request puts on offer, and the calls in its history.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value};
 
 use crate::conversation::arguments_as_object;
 use crate::error::ApiError;
 use crate::fields::{Fields, kind, wrong_type};
 use crate::refusal::refused;
-use crate::tools::Tools;
-
-/// What a request says about tools.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Offer {
-    /// The functions as the chat template takes them: as the client wrote them.
-    pub(super) list: Option<Value>,
-    /// Those that may be called.
-    pub(super) callable: Option<Tools>,
-    /// At most one call in one answer.
-    pub(super) one_call_only: bool,
-}
+use crate::tools::{Offer, OfferBuilder, ToolChoice, object};
 
 /// Reads `tools`, `tool_choice` and `parallel_tool_calls`.
 pub(super) fn read_offer(fields: &mut Fields) -> Result<Offer, ApiError> {
     let parallel: Option<bool> = fields.take("parallel_tool_calls", "true or false")?;
-    let may_call = read_choice(fields.value("tool_choice"))?;
+    let choice = read_choice(fields.value("tool_choice"))?;
     let list: Vec<Value> = fields.take("tools", "a list")?.unwrap_or_default();
-    if list.is_empty() {
-        return Ok(Offer::default());
-    }
-    let mut names = HashSet::new();
-    for (index, tool) in list.iter().enumerate() {
+    let mut offer = OfferBuilder::default();
+    for (index, tool) in list.into_iter().enumerate() {
         let path = format!("tools[{index}]");
-        let name = check_tool(tool, &path)?;
-        if !names.insert(name) {
-            let message = format!("{path} has the name of another function");
-            return Err(ApiError::invalid(format!("{path}.function.name"), message));
-        }
+        check_tool(&tool, &path)?;
+        offer.add(tool, &format!("{path}.function.name"))?;
     }
-    let list = Value::Array(list);
-    // What may not be called is still part of the prompt, so that the choice does not change its beginning.
-    let callable = may_call.then(|| Tools::of_list(&list));
-    Ok(Offer { list: Some(list), callable, one_call_only: parallel == Some(false) })
+    offer.finish(choice, parallel == Some(false))
 }
 
-/// Whether the model may call functions.
-fn read_choice(choice: Option<Value>) -> Result<bool, ApiError> {
-    let forced = "a call cannot be forced yet: use auto or none";
-    match choice {
-        None => Ok(true),
-        Some(Value::String(choice)) => match choice.as_str() {
-            "auto" => Ok(true),
-            "none" => Ok(false),
-            "required" => Err(refused("tool_choice", forced)),
-            _ => Err(ApiError::invalid("tool_choice", "tool_choice must be auto or none")),
+/// Which functions the model may or must call.
+fn read_choice(choice: Option<Value>) -> Result<ToolChoice, ApiError> {
+    let Some(choice) = choice else { return Ok(ToolChoice::Auto) };
+    let unknown = || {
+        ApiError::invalid("tool_choice", "tool_choice must be auto, none, required or a function")
+    };
+    match &choice {
+        Value::String(choice) => match choice.as_str() {
+            "auto" => Ok(ToolChoice::Auto),
+            "none" => Ok(ToolChoice::None),
+            "required" => Ok(ToolChoice::Required),
+            _ => Err(unknown()),
         },
-        Some(Value::Object(_)) => Err(refused("tool_choice", forced)),
-        Some(other) => Err(wrong_type("tool_choice".into(), "a text or an object", kind(&other))),
+        Value::Object(named) if named.get("type").is_some_and(|kind| kind == "function") => {
+            let name = choice["function"]["name"].as_str();
+            Ok(ToolChoice::Named(name.ok_or_else(unknown)?.to_owned()))
+        }
+        Value::Object(_) => Err(refused("tool_choice", "this kind of choice is not known")),
+        other => Err(wrong_type("tool_choice".into(), "a text or an object", kind(other))),
     }
 }
 
-/// Checks a function; returns its name.
-fn check_tool<'a>(tool: &'a Value, path: &str) -> Result<&'a str, ApiError> {
+/// Checks a function, but for its name.
+fn check_tool(tool: &Value, path: &str) -> Result<(), ApiError> {
     let tool = object(tool, path.to_owned())?;
     check_type(tool.get("type"), path, "tool")?;
     let path = format!("{path}.function");
@@ -74,14 +58,7 @@ fn check_tool<'a>(tool: &'a Value, path: &str) -> Result<&'a str, ApiError> {
     {
         return Err(wrong_type(format!("{path}.description"), "a text", kind(description)));
     }
-    let name = function.get("name").and_then(Value::as_str).unwrap_or("");
-    let letter = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
-    if name.is_empty() || name.len() > 128 || !name.chars().all(letter) {
-        let param = format!("{path}.name");
-        let message = format!("{param} must be 1 to 128 letters, digits or any of _ - . : /");
-        return Err(ApiError::invalid(param, message));
-    }
-    Ok(name)
+    Ok(())
 }
 
 /// Reads a call of the history: templates iterate over its arguments, which the API carries as a text.
@@ -126,15 +103,12 @@ fn check_type(kind: Option<&Value>, path: &str, what: &str) -> Result<(), ApiErr
     }
 }
 
-fn object(value: &Value, path: String) -> Result<&Map<String, Value>, ApiError> {
-    value.as_object().ok_or_else(|| wrong_type(path, "an object", kind(value)))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tools::Tools;
 
     fn read(request: Value) -> Result<Offer, ApiError> {
         read_offer(&mut Fields::new(request, "").unwrap())
@@ -149,8 +123,8 @@ mod tests {
         let tools = json!([function("b"), {"function": {"name": "a"}, "type": "function", "x": 1}]);
         let offer = read(json!({ "tools": tools })).unwrap();
         assert_eq!(offer.list.as_ref().unwrap().to_string(), tools.to_string());
-        assert_eq!(offer.callable, Some(Tools::of_list(&tools)));
-        assert!(!offer.one_call_only);
+        assert_eq!(offer.calls.tools, Some(Tools::of_list(&tools)));
+        assert!(!offer.calls.one_only);
         for nothing in [json!({}), json!({"tools": []}), json!({"tools": null})] {
             assert_eq!(read(nothing).unwrap(), Offer::default());
         }
@@ -162,9 +136,9 @@ mod tests {
         let offer = |choice: &str| read(json!({"tools": tools, "tool_choice": choice})).unwrap();
         assert_eq!(offer("auto"), read(json!({ "tools": tools })).unwrap());
         assert_eq!(offer("none").list, offer("auto").list);
-        assert_eq!(offer("none").callable, None);
+        assert_eq!(offer("none").calls.tools, None);
         let one = read(json!({"tools": tools, "parallel_tool_calls": false})).unwrap();
-        assert!(one.one_call_only);
+        assert!(one.calls.one_only);
     }
 
     #[test]

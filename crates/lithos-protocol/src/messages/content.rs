@@ -2,22 +2,23 @@
 
 use serde_json::{Value, json};
 
-use crate::conversation::{ConversationBuilder, Parts, part_type};
+use crate::conversation::{ConversationBuilder, Parts, part_type, without_vendor_header};
 use crate::error::ApiError;
 use crate::fields::{Fields, kind, wrong_type};
+use crate::tools::{OfferBuilder, object};
 
 /// What `messages` must be.
 pub(super) const AT_LEAST_ONE: &str = "it must be a list with at least one message";
 
-/// Claude Code puts this text, which differs from session to session, in front of its instructions. Left in, no two sessions
-/// would share a prompt's beginning.
-const BILLING_HEADER: &str = "x-anthropic-billing-header:";
-
 const PARTS: Parts =
     Parts { texts: &[("text", "text")], others: &["image", "document", "container_upload"] };
 
-/// Reads `system` and `messages`.
-pub(super) fn read_conversation(system: Option<Value>, messages: Value) -> Result<Value, ApiError> {
+/// Reads `system` and `messages`. Functions to which the messages refer come out of those that `offer` defers.
+pub(super) fn read_conversation(
+    system: Option<Value>,
+    messages: Value,
+    offer: &mut OfferBuilder,
+) -> Result<Value, ApiError> {
     let mut conversation = ConversationBuilder::default();
     if let Some(system) = system {
         read_system(system, "system", &mut conversation)?;
@@ -32,7 +33,7 @@ pub(super) fn read_conversation(system: Option<Value>, messages: Value) -> Resul
     };
     for (index, message) in messages.into_iter().enumerate() {
         let path = format!("messages[{index}]");
-        read_message(Fields::new(message, &path)?, &mut conversation)?;
+        read_message(Fields::new(message, &path)?, &mut conversation, offer)?;
     }
     Ok(conversation.finish())
 }
@@ -40,6 +41,7 @@ pub(super) fn read_conversation(system: Option<Value>, messages: Value) -> Resul
 fn read_message(
     mut fields: Fields,
     conversation: &mut ConversationBuilder,
+    offer: &mut OfferBuilder,
 ) -> Result<(), ApiError> {
     let role: Option<String> = fields.take("role", "a text")?;
     let path = fields.path("content");
@@ -47,7 +49,7 @@ fn read_message(
     let content = content
         .ok_or_else(|| fields.missing("content", "it must be a text or a list of blocks"))?;
     match role.as_deref() {
-        Some("user") => read_user(content, &path, conversation),
+        Some("user") => read_user(content, &path, conversation, offer),
         Some("assistant") => read_assistant(content, &path, conversation),
         Some("system" | "developer") => read_system(content, &path, conversation),
         Some(_) | None => {
@@ -69,8 +71,9 @@ fn read_system(
         let mut fields = Fields::new(block, &path)?;
         let kind = part_type(&mut fields)?;
         let text = PARTS.read_part(&kind, &mut fields, &path)?;
-        if !text.starts_with(BILLING_HEADER) {
-            texts.push(text);
+        let said = without_vendor_header(&text);
+        if !said.is_empty() {
+            texts.push(said.to_owned());
         }
     }
     if !texts.is_empty() {
@@ -84,6 +87,7 @@ fn read_user(
     content: Value,
     path: &str,
     conversation: &mut ConversationBuilder,
+    offer: &mut OfferBuilder,
 ) -> Result<(), ApiError> {
     let mut said: Option<String> = None;
     let mut answered = false;
@@ -102,7 +106,7 @@ fn read_user(
         let call: Option<String> = fields.take("tool_use_id", "a text")?;
         let call = call.ok_or_else(|| fields.missing("tool_use_id", "it must be a text"))?;
         let text = match fields.value("content") {
-            Some(content) => PARTS.read(content, &fields.path("content"))?,
+            Some(content) => read_result(content, &fields.path("content"), offer)?,
             None => String::new(),
         };
         conversation.tool_result(&call, text);
@@ -113,6 +117,26 @@ fn read_user(
         None => {}
     }
     Ok(())
+}
+
+/// What a tool answered: texts, and functions that it found among those that were deferred.
+fn read_result(content: Value, path: &str, offer: &mut OfferBuilder) -> Result<String, ApiError> {
+    let mut texts = String::new();
+    for (path, block) in blocks(content, path)? {
+        let mut fields = Fields::new(block, &path)?;
+        let kind = part_type(&mut fields)?;
+        if kind == "tool_reference" {
+            let name: Option<String> = fields.take("tool_name", "a text")?;
+            let name = name.ok_or_else(|| fields.missing("tool_name", "it must be a text"))?;
+            if !texts.is_empty() {
+                texts.push('\n');
+            }
+            texts.push_str(&offer.refer_to(&name));
+        } else {
+            texts.push_str(&PARTS.read_part(&kind, &mut fields, &path)?);
+        }
+    }
+    Ok(texts)
 }
 
 /// What the assistant thought, said and called.
@@ -138,7 +162,9 @@ fn read_assistant(
                     text.ok_or_else(|| fields.missing(name, "it must be a text"))
                 };
                 let (id, name) = (text("id")?, text("name")?);
-                calls.push((id, name, fields.value("input").unwrap_or_else(|| json!({}))));
+                let input = fields.value("input").unwrap_or_else(|| json!({}));
+                object(&input, fields.path("input"))?;
+                calls.push((id, name, input));
             }
             kind => said.push_str(&PARTS.read_part(kind, &mut fields, &path)?),
         }
@@ -170,6 +196,10 @@ fn blocks(content: Value, path: &str) -> Result<Vec<(String, Value)>, ApiError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read_conversation(system: Option<Value>, messages: Value) -> Result<Value, ApiError> {
+        super::read_conversation(system, messages, &mut OfferBuilder::default())
+    }
 
     #[test]
     fn contents_become_texts() {

@@ -6,6 +6,7 @@ mod refused;
 mod request;
 mod response;
 mod stream;
+mod tools;
 
 pub use error::{error_body, error_status};
 pub use request::{CountRequest, MessagesRequest};

@@ -1,16 +1,15 @@
 //! What a client asks for.
 
-use serde_json::Value;
-
 use super::content::{AT_LEAST_ONE, read_conversation};
 use super::refused::refuse_unsupported;
 use super::stream::MessagesAnswer;
+use super::tools::{read_choice, read_tools};
 use crate::conversation::Conversation;
 use crate::dialect::{DialectAnswer, DialectRequest, Heading};
 use crate::error::ApiError;
 use crate::fields::{Fields, parse_body};
-use crate::generation::{FieldNames, Generation, Thinking};
-use crate::refusal::{CONSTRAINED, refused};
+use crate::generation::{FieldNames, Generation};
+use crate::thinking::Thinking;
 
 const NAMES: FieldNames = FieldNames { max_tokens: &["max_tokens"], stop: "stop_sequences" };
 
@@ -42,14 +41,15 @@ impl DialectRequest for MessagesRequest {
     fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = parse_body(body)?;
         let stream = fields.take("stream", "true or false")?.unwrap_or(false);
-        let (model, generation) = read(&mut fields)?;
+        let Read { model, generation, skipped } = read(&mut fields)?;
         let messages = generation.conversation.messages.as_array();
         let last = messages.and_then(|messages| messages.last());
         if last.is_some_and(|message| message["role"] == "assistant") {
             let message = "messages ends with the assistant, whose text cannot be continued: end with the user";
             return Err(ApiError::unsupported("messages", message));
         }
-        Ok(MessagesRequest { model, generation, stream, ignored: fields.left() })
+        let ignored = fields.left().into_iter().chain(skipped).collect();
+        Ok(MessagesRequest { model, generation, stream, ignored })
     }
 
     fn model(&self) -> &str {
@@ -69,7 +69,7 @@ impl DialectRequest for MessagesRequest {
     }
 
     fn answer(&self, heading: Heading) -> Box<dyn DialectAnswer> {
-        Box::new(MessagesAnswer::new(heading))
+        Box::new(MessagesAnswer::new(heading, self.generation.calls.clone()))
     }
 }
 
@@ -79,46 +79,36 @@ impl CountRequest {
     /// # Errors
     /// As [`MessagesRequest::parse`].
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let (model, generation) = read(&mut parse_body(body)?)?;
+        let Read { model, generation, .. } = read(&mut parse_body(body)?)?;
         Ok(CountRequest { model, conversation: generation.conversation })
     }
 }
 
-fn read(fields: &mut Fields) -> Result<(String, Generation), ApiError> {
-    refuse_unsupported(fields)?;
-    let model = fields.take("model", "a text")?.unwrap_or_default();
-    let messages = fields.value("messages");
-    let messages = messages.ok_or_else(|| fields.missing("messages", AT_LEAST_ONE))?;
-    let messages = read_conversation(fields.value("system"), messages)?;
-    let thinking = thinking(fields)?;
-    Ok((model, Generation::read(fields, &NAMES, messages, thinking)?))
+/// What both kinds of request have.
+struct Read {
+    model: String,
+    generation: Generation,
+    /// Tools that were passed over.
+    skipped: Vec<String>,
 }
 
-/// `thinking` switches it, `output_config.effort` says how much. `adaptive` leaves it to the template, as do names that are not
-/// known here; a budget has no counterpart.
-fn thinking(fields: &mut Fields) -> Result<Thinking, ApiError> {
-    let mut thinking = Thinking::default();
-    if let Some(value) = fields.value("thinking") {
-        let kind: Option<String> = Fields::new(value, "thinking")?.take("type", "a text")?;
-        thinking.enabled = match kind.as_deref() {
-            Some("enabled") => Some(true),
-            Some("disabled") => Some(false),
-            _ => None,
-        };
-    }
-    if let Some(value) = fields.value("output_config") {
-        let mut config = Fields::new(value, "output_config")?;
-        thinking.effort = config.take("effort", "a text")?;
-        if config.value("format").is_some_and(|format: Value| format["type"] != "text") {
-            return Err(refused("output_config.format", CONSTRAINED));
-        }
-    }
-    Ok(thinking)
+fn read(fields: &mut Fields) -> Result<Read, ApiError> {
+    refuse_unsupported(fields)?;
+    let model = fields.take("model", "a text")?.unwrap_or_default();
+    let (choice, one_only) = read_choice(fields)?;
+    let (mut offer, skipped) = read_tools(fields)?;
+    let messages = fields.value("messages");
+    let messages = messages.ok_or_else(|| fields.missing("messages", AT_LEAST_ONE))?;
+    let messages = read_conversation(fields.value("system"), messages, &mut offer)?;
+    let thinking = Thinking::read(fields)?;
+    let offer = offer.finish(choice, one_only)?;
+    let generation = Generation::read(fields, &NAMES, messages, &thinking, offer)?;
+    Ok(Read { model, generation, skipped })
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -154,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused_by_name() {
         for (name, value, param) in [
-            ("tools", json!([{"name": "f", "input_schema": {}}]), "tools"),
+            ("tools", json!([{"type": "bash_20250124", "name": "bash"}]), "tools[0].type"),
             ("tool_choice", json!({"type": "any"}), "tool_choice"),
             ("mcp_servers", json!([{"url": "x"}]), "mcp_servers"),
             ("container", json!("c"), "container"),

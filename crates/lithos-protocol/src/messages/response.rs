@@ -1,7 +1,9 @@
 //! An answer in one piece.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
+use crate::answer::WholeAnswer;
 use crate::dialect::{Ending, Heading, TokenCounts};
 
 /// How many tokens an exchange had. `input_tokens` leaves out those taken over from earlier requests.
@@ -26,31 +28,17 @@ impl From<TokenCounts> for Usage {
 }
 
 /// A message: the answer where no stream was asked for, and without content and end the head of a stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Message<'a> {
     id: String,
     #[serde(rename = "type")]
     kind: &'static str,
     role: &'static str,
     model: &'a str,
-    content: Vec<TextBlock<'a>>,
+    content: Vec<Value>,
     stop_reason: Option<&'static str>,
     stop_sequence: Option<&'a str>,
     usage: Usage,
-}
-
-/// A block of text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct TextBlock<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    text: &'a str,
-}
-
-impl<'a> TextBlock<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        TextBlock { kind: "text", text }
-    }
 }
 
 impl<'a> Message<'a> {
@@ -73,24 +61,55 @@ impl<'a> Message<'a> {
     /// A whole message.
     pub(super) fn whole(
         heading: &'a Heading,
-        text: &'a str,
+        answer: WholeAnswer,
         ending: &'a Ending,
         counts: TokenCounts,
     ) -> Self {
+        let WholeAnswer { thought, text, calls } = answer;
+        let (reason, stop_sequence) = stop_reason(ending, calls.len());
+        let mut content = Vec::new();
         // Clients send a message back as it is, and an empty text is no block.
-        let content = (!text.is_empty()).then(|| TextBlock::new(text)).into_iter().collect();
-        let (reason, stop_sequence) = stop_reason(ending);
+        if !thought.is_empty() {
+            content.push(thinking_block(&thought, SIGNATURE));
+        }
+        if !text.is_empty() {
+            content.push(text_block(&text));
+        }
+        for (index, (name, arguments)) in calls.into_iter().enumerate() {
+            let input = serde_json::from_str(&arguments).unwrap_or_else(|_| json!({}));
+            content.push(call_block(heading, index, &name, input));
+        }
         let (stop_reason, usage) = (Some(reason), counts.into());
         Message { content, stop_reason, stop_sequence, usage, ..Message::head(heading) }
     }
 }
 
-/// `stop_reason` and `stop_sequence`.
-pub(super) fn stop_reason(ending: &Ending) -> (&'static str, Option<&str>) {
+/// Clients keep a thought only with a signature, and send both back. Nobody needs to be convinced here, so all have the same.
+pub(super) const SIGNATURE: &str = "unsigned";
+
+/// A block of text.
+pub(super) fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// A block of what the model thinks.
+pub(super) fn thinking_block(thought: &str, signature: &str) -> Value {
+    json!({"type": "thinking", "thinking": thought, "signature": signature})
+}
+
+/// A block that is a call. Its id is unique because the answer's is.
+pub(super) fn call_block(heading: &Heading, index: usize, name: &str, input: Value) -> Value {
+    let id = format!("toolu_{}_{index}", heading.name);
+    json!({"type": "tool_use", "id": id, "name": name, "input": input})
+}
+
+/// `stop_reason` and `stop_sequence` of an answer with so many calls.
+pub(super) fn stop_reason(ending: &Ending, calls: usize) -> (&'static str, Option<&str>) {
     match ending {
+        Ending::Limit => ("max_tokens", None),
+        Ending::Model | Ending::StopText(_) if calls > 0 => ("tool_use", None),
         Ending::Model => ("end_turn", None),
         Ending::StopText(text) => ("stop_sequence", Some(text)),
-        Ending::Limit => ("max_tokens", None),
     }
 }
 

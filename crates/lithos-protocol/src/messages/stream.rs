@@ -3,36 +3,111 @@
 use serde_json::{Value, json};
 
 use super::error::event_data;
-use super::response::{Message, TextBlock, Usage, stop_reason};
+use super::response::{
+    Message, SIGNATURE, Usage, call_block, stop_reason, text_block, thinking_block,
+};
+use crate::answer::{AnswerReader, Piece, WholeAnswer};
 use crate::dialect::{DialectAnswer, Ending, Heading, TokenCounts};
 use crate::error::ApiError;
 use crate::sse::Event;
+use crate::tools::Calls;
 
-/// An answer: `message_start`, then for the block of text `content_block_start`, `content_block_delta` and
-/// `content_block_stop`, then `message_delta` and `message_stop`; `ping` in between as a sign of life.
-#[derive(Clone, Debug)]
+/// An answer: `message_start`, then for each block `content_block_start`, `content_block_delta` and `content_block_stop`, then
+/// `message_delta` and `message_stop`; `ping` in between as a sign of life.
+#[derive(Debug)]
 pub struct MessagesAnswer {
     heading: Heading,
+    calls: Calls,
+    reader: AnswerReader,
     state: State,
+    /// Blocks that have ended.
+    blocks: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     New,
-    /// The message has begun, no block has.
+    /// The message has begun, and no block is open.
     Begun,
-    /// The block of text is open.
-    Text,
+    /// A block is open.
+    In(Block),
     Ended,
 }
 
-/// The text is the only block.
-const TEXT: usize = 0;
+/// Blocks that come in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    Thinking,
+    Text,
+}
 
 impl MessagesAnswer {
-    /// An answer with nothing in it yet.
-    pub fn new(heading: Heading) -> Self {
-        MessagesAnswer { heading, state: State::New }
+    /// An answer with nothing in it yet, which may hold these calls.
+    pub fn new(heading: Heading, calls: Calls) -> Self {
+        let reader = AnswerReader::new(&heading, &calls);
+        MessagesAnswer { heading, calls, reader, state: State::New, blocks: 0 }
+    }
+
+    fn events(&mut self, pieces: Vec<Piece>) -> Vec<Event> {
+        let mut events = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Thought(text) => {
+                    self.open(Block::Thinking, &mut events);
+                    events.push(self.delta(json!({"type": "thinking_delta", "thinking": text})));
+                }
+                Piece::Text(text) => {
+                    self.open(Block::Text, &mut events);
+                    events.push(self.delta(json!({"type": "text_delta", "text": text})));
+                }
+                Piece::Call { index, name, arguments } => {
+                    self.close(&mut events);
+                    let block = call_block(&self.heading, index, &name, json!({}));
+                    events.push(self.block_start(block));
+                    let delta = json!({"type": "input_json_delta", "partial_json": arguments});
+                    events.push(self.delta(delta));
+                    events.push(self.block_stop());
+                }
+            }
+        }
+        events
+    }
+
+    /// Opens a block, unless it is open.
+    fn open(&mut self, block: Block, events: &mut Vec<Event>) {
+        if self.state == State::In(block) {
+            return;
+        }
+        self.close(events);
+        let start = match block {
+            Block::Thinking => thinking_block("", ""),
+            Block::Text => text_block(""),
+        };
+        events.push(self.block_start(start));
+        self.state = State::In(block);
+    }
+
+    /// Closes the block that is open, if one is.
+    fn close(&mut self, events: &mut Vec<Event>) {
+        let State::In(block) = self.state else { return };
+        if block == Block::Thinking {
+            events.push(self.delta(json!({"type": "signature_delta", "signature": SIGNATURE})));
+        }
+        events.push(self.block_stop());
+        self.state = State::Begun;
+    }
+
+    fn block_start(&self, block: Value) -> Event {
+        event("content_block_start", json!({"index": self.blocks, "content_block": block}))
+    }
+
+    fn delta(&self, delta: Value) -> Event {
+        event("content_block_delta", json!({"index": self.blocks, "delta": delta}))
+    }
+
+    fn block_stop(&mut self) -> Event {
+        self.blocks += 1;
+        event("content_block_stop", json!({"index": self.blocks - 1}))
     }
 }
 
@@ -50,13 +125,8 @@ impl DialectAnswer for MessagesAnswer {
             return Vec::new();
         }
         let mut events = self.start();
-        if self.state == State::Begun {
-            self.state = State::Text;
-            let block = json!({"index": TEXT, "content_block": TextBlock::new("")});
-            events.push(event("content_block_start", block));
-        }
-        let delta = json!({"index": TEXT, "delta": {"type": "text_delta", "text": text}});
-        events.push(event("content_block_delta", delta));
+        let pieces = self.reader.push(text);
+        events.extend(self.events(pieces));
         events
     }
 
@@ -74,11 +144,11 @@ impl DialectAnswer for MessagesAnswer {
             return Vec::new();
         }
         let mut events = self.start();
-        if self.state == State::Text {
-            events.push(event("content_block_stop", json!({"index": TEXT})));
-        }
+        let pieces = self.reader.finish(ending);
+        events.extend(self.events(pieces));
+        self.close(&mut events);
         self.state = State::Ended;
-        let (reason, stop_sequence) = stop_reason(ending);
+        let (reason, stop_sequence) = stop_reason(ending, self.reader.calls());
         let delta = json!({"stop_reason": reason, "stop_sequence": stop_sequence});
         let usage = Usage::from(counts);
         events.push(event("message_delta", json!({"delta": delta, "usage": usage})));
@@ -95,7 +165,9 @@ impl DialectAnswer for MessagesAnswer {
     }
 
     fn whole(&self, text: &str, ending: &Ending, counts: TokenCounts) -> Value {
-        json!(Message::whole(&self.heading, text, ending, counts))
+        let reader = AnswerReader::new(&self.heading, &self.calls);
+        let answer = WholeAnswer::read(reader, text, ending);
+        json!(Message::whole(&self.heading, answer, ending, counts))
     }
 }
 
@@ -111,12 +183,18 @@ fn event(name: &'static str, mut fields: Value) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::Tools;
 
-    const COUNTS: TokenCounts = TokenCounts { prompt: 10, cached: 4, completion: 3 };
+    const COUNTS: TokenCounts = TokenCounts { prompt: 10, cached: 4, completion: 3, thought: 1 };
 
     fn answer() -> MessagesAnswer {
+        with(false, Calls::default())
+    }
+
+    fn with(opens_thought: bool, calls: Calls) -> MessagesAnswer {
         let (name, model) = ("1".to_owned(), "m".to_owned());
-        MessagesAnswer::new(Heading { name, created: 9, model, prompt_tokens: 10 })
+        let heading = Heading { name, created: 9, model, prompt_tokens: 10, opens_thought };
+        MessagesAnswer::new(heading, calls)
     }
 
     fn names(events: &[Event]) -> Vec<&'static str> {
@@ -222,5 +300,69 @@ mod tests {
             ];
             assert!(after.iter().all(Vec::is_empty));
         }
+    }
+
+    #[test]
+    fn ac_15_thoughts_words_and_calls_are_blocks_in_order() {
+        let list = json!([{"type": "function", "function": {
+            "name": "f", "parameters": {"properties": {"a": {"type": "integer"}}}
+        }}]);
+        let calls = Calls { tools: Some(Tools::of_list(&list)), ..Calls::default() };
+        let call =
+            "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>";
+        let text = format!("hm\n</think>\n\nWell.\n\n{call}\n{call}");
+        let mut answer = with(true, calls);
+        let mut events = Vec::new();
+        for character in text.chars() {
+            events.extend(answer.text(&character.to_string()));
+        }
+        events.extend(answer.finish(&Ending::Model, COUNTS));
+        // Put together as a client does.
+        let mut blocks: Vec<Value> = Vec::new();
+        let mut open = false;
+        for event in &events {
+            let data: Value = serde_json::from_str(&event.data).unwrap();
+            match event.name.unwrap() {
+                "content_block_start" => {
+                    assert!(!open && data["index"] == blocks.len());
+                    open = true;
+                    blocks.push(data["content_block"].clone());
+                }
+                "content_block_delta" => {
+                    assert!(open && data["index"] == blocks.len() - 1);
+                    let (delta, block) = (&data["delta"], blocks.last_mut().unwrap());
+                    let (from, to) = match delta["type"].as_str().unwrap() {
+                        "thinking_delta" => ("thinking", "thinking"),
+                        "signature_delta" => ("signature", "signature"),
+                        "text_delta" => ("text", "text"),
+                        "input_json_delta" => ("partial_json", "input"),
+                        other => panic!("{other}"),
+                    };
+                    let old = block[to].as_str().unwrap_or("").to_owned();
+                    block[to] = (old + delta[from].as_str().unwrap()).into();
+                }
+                "content_block_stop" => {
+                    assert!(open && data["index"] == blocks.len() - 1);
+                    open = false;
+                    let block = blocks.last_mut().unwrap();
+                    if let Some(input) = block["input"].as_str() {
+                        block["input"] = serde_json::from_str(input).unwrap();
+                    }
+                }
+                "message_delta" => assert_eq!(data["delta"]["stop_reason"], "tool_use"),
+                _ => {}
+            }
+        }
+        let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {"a": 1}});
+        let wanted = json!([
+            {"type": "thinking", "thinking": "hm", "signature": SIGNATURE},
+            {"type": "text", "text": "Well."},
+            call("toolu_1_0"),
+            call("toolu_1_1")
+        ]);
+        assert_eq!(Value::Array(blocks), wanted);
+        let whole = answer.whole(&text, &Ending::Model, COUNTS);
+        assert_eq!((&whole["content"], &whole["stop_reason"]), (&wanted, &json!("tool_use")));
+        assert_eq!(answer.whole(&text, &Ending::Limit, COUNTS)["stop_reason"], "max_tokens");
     }
 }

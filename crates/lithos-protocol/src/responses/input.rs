@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::tools::{custom_arguments, name_within};
 use crate::conversation::{ConversationBuilder, Parts, arguments_as_object, part_type};
 use crate::error::ApiError;
 use crate::fields::{Fields, kind, wrong_type};
@@ -73,11 +74,22 @@ fn read_item(
         "function_call" => {
             let call = required(&mut fields, "call_id")?;
             let name = required(&mut fields, "name")?;
+            let namespace: Option<String> = fields.take("namespace", "a text")?;
+            let name = name_within(namespace.as_deref(), &name);
             let arguments = required(&mut fields, "arguments")?;
             conversation.call(&call, &name, arguments_as_object(&arguments));
             Ok(())
         }
-        "function_call_output" => {
+        "custom_tool_call" => {
+            let call = required(&mut fields, "call_id")?;
+            let name = required(&mut fields, "name")?;
+            let namespace: Option<String> = fields.take("namespace", "a text")?;
+            let input = required(&mut fields, "input")?;
+            let name = name_within(namespace.as_deref(), &name);
+            conversation.call(&call, &name, custom_arguments(&input));
+            Ok(())
+        }
+        "function_call_output" | "custom_tool_call_output" => {
             let call = required(&mut fields, "call_id")?;
             let output = fields.value("output");
             let output = output.ok_or_else(|| fields.missing("output", "it must be a text"))?;
@@ -90,7 +102,7 @@ fn read_item(
         }
         _ => {
             let message = format!(
-                "{path} is of a type that is not supported: message, function_call, function_call_output and reasoning are"
+                "{path} is of a type that is not supported: message, reasoning, function_call, custom_tool_call and their outputs are"
             );
             Err(ApiError::unsupported(fields.path("type"), message))
         }

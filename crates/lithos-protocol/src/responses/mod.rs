@@ -5,6 +5,7 @@ mod refused;
 mod request;
 mod response;
 mod stream;
+mod tools;
 
 pub use request::{Echo, ResponsesRequest};
 pub use response::{ResponsesAnswer, Usage};

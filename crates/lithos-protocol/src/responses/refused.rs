@@ -2,9 +2,9 @@
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::refusal::{CONSTRAINED, NO_TOOLS, refuse_fields, refused};
+use crate::refusal::{CONSTRAINED, refuse_fields, refused};
 
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 5] = [
     (
         "previous_response_id",
         "responses are not kept; send the whole conversation as input, as with store=false",
@@ -12,7 +12,6 @@ const REFUSED: [(&str, &str); 6] = [
     ("conversation", "conversations are not kept; send the whole of it as input"),
     ("prompt", "there are no stored prompts"),
     ("background", "responses are made while the client waits"),
-    ("tools", NO_TOOLS),
     ("top_logprobs", "log probabilities are not given out yet"),
 ];
 
@@ -22,10 +21,6 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 /// Refuses a request that asks for what is not there.
 pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     refuse_fields(fields, &REFUSED)?;
-    let choice = fields.value("tool_choice");
-    if choice.is_some_and(|choice| choice != "none" && choice != "auto") {
-        return Err(refused("tool_choice", NO_TOOLS));
-    }
     let include: Option<Vec<String>> = fields.take("include", "a list of texts")?;
     if include.is_some_and(|include| include.iter().any(|name| name == LOGPROBS)) {
         return Err(refused("include", "log probabilities are not given out yet"));

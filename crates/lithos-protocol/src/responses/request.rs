@@ -5,10 +5,12 @@ use serde_json::{Map, Value};
 use super::input::{TEXT_OR_ITEMS, read_conversation};
 use super::refused::refuse_unsupported;
 use super::response::ResponsesAnswer;
+use super::tools::{Origins, ReadTools, read_tools};
 use crate::dialect::{DialectAnswer, DialectRequest, Heading};
 use crate::error::ApiError;
-use crate::fields::{Fields, parse_body};
-use crate::generation::{FieldNames, Generation, Thinking};
+use crate::fields::parse_body;
+use crate::generation::{FieldNames, Generation};
+use crate::thinking::Thinking;
 
 /// `stop` is not in OpenAI's own API.
 const NAMES: FieldNames = FieldNames { max_tokens: &["max_output_tokens"], stop: "stop" };
@@ -24,6 +26,8 @@ pub struct ResponsesRequest {
     pub stream: bool,
     /// What the answer repeats.
     pub echo: Echo,
+    /// What functions are to the client.
+    pub(super) origins: Origins,
     /// Names of fields that were not looked at.
     pub ignored: Vec<String>,
 }
@@ -51,12 +55,13 @@ impl DialectRequest for ResponsesRequest {
         let input = fields.value("input");
         let input = input.ok_or_else(|| fields.missing("input", TEXT_OR_ITEMS))?;
         let messages = read_conversation(instructions.as_deref(), input)?;
-        let effort = effort(&mut fields)?;
         let metadata = fields.take("metadata", "an object")?.unwrap_or_default();
-        let thinking = Thinking { enabled: None, effort: effort.clone() };
-        let generation = Generation::read(&mut fields, &NAMES, messages, thinking)?;
-        let echo = Echo { instructions, effort, metadata };
-        Ok(ResponsesRequest { model, generation, stream, echo, ignored: fields.left() })
+        let thinking = Thinking::read(&mut fields)?;
+        let ReadTools { offer, origins, skipped } = read_tools(&mut fields)?;
+        let generation = Generation::read(&mut fields, &NAMES, messages, &thinking, offer)?;
+        let echo = Echo { instructions, effort: thinking.effort, metadata };
+        let ignored = fields.left().into_iter().chain(skipped).collect();
+        Ok(ResponsesRequest { model, generation, stream, echo, origins, ignored })
     }
 
     fn model(&self) -> &str {
@@ -77,13 +82,6 @@ impl DialectRequest for ResponsesRequest {
 
     fn answer(&self, heading: Heading) -> Box<dyn DialectAnswer> {
         Box::new(ResponsesAnswer::new(heading, self))
-    }
-}
-
-fn effort(fields: &mut Fields) -> Result<Option<String>, ApiError> {
-    match fields.value("reasoning") {
-        Some(reasoning) => Fields::new(reasoning, "reasoning")?.take("effort", "a text"),
-        None => Ok(None),
     }
 }
 
@@ -113,7 +111,7 @@ mod tests {
         }))
         .unwrap();
         assert!(request.stream);
-        assert_eq!(request.ignored, ["store", "prompt_cache_key", "parallel_tool_calls"]);
+        assert_eq!(request.ignored, ["store", "prompt_cache_key"]);
         assert_eq!(request.echo.instructions.as_deref(), Some("be brief"));
         assert_eq!(request.echo.effort.as_deref(), Some("none"));
         assert_eq!(request.echo.metadata["k"], "v");
@@ -133,7 +131,6 @@ mod tests {
             ("conversation", json!({"id": "c"}), "conversation"),
             ("prompt", json!({"id": "p"}), "prompt"),
             ("background", json!(true), "background"),
-            ("tools", json!([{"type": "function", "name": "f"}]), "tools"),
             ("tool_choice", json!("required"), "tool_choice"),
             ("include", json!(["message.output_text.logprobs"]), "include"),
             ("top_logprobs", json!(2), "top_logprobs"),

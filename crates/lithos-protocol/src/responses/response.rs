@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 
 use super::request::{Echo, ResponsesRequest};
 use super::stream::State;
+use super::tools::Origins;
 use crate::dialect::{Ending, Heading, TokenCounts};
 use crate::error::ApiError;
+use crate::tools::{Calls, ToolChoice};
 
 /// How many tokens an exchange had. `cached_tokens` are part of `input_tokens`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -34,49 +36,64 @@ impl From<TokenCounts> for Usage {
             input_tokens: counts.prompt,
             input_tokens_details: InputDetails { cached_tokens: counts.cached },
             output_tokens: counts.completion,
-            output_tokens_details: OutputDetails { reasoning_tokens: 0 },
+            output_tokens_details: OutputDetails { reasoning_tokens: counts.thought },
             total_tokens: counts.prompt + counts.completion,
         }
     }
 }
 
 /// An answer: one response object, whose states a stream reports.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ResponsesAnswer {
-    heading: Heading,
+    pub(super) setting: Setting,
+    pub(super) state: State,
+}
+
+/// What is known of an answer before it begins.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) heading: Heading,
+    pub(super) calls: Calls,
+    pub(super) origins: Origins,
     echo: Echo,
     max_output_tokens: Option<usize>,
     temperature: Option<f32>,
     top_p: Option<f32>,
-    pub(super) state: State,
 }
 
 impl ResponsesAnswer {
     /// An answer with nothing in it yet.
     pub fn new(heading: Heading, request: &ResponsesRequest) -> Self {
-        ResponsesAnswer {
+        ResponsesAnswer::of(Setting {
             heading,
+            calls: request.generation.calls.clone(),
+            origins: request.origins.clone(),
             echo: request.echo.clone(),
             max_output_tokens: request.generation.max_tokens,
             temperature: request.generation.temperature,
             top_p: request.generation.top_p,
-            state: State::default(),
-        }
+        })
     }
 
+    pub(super) fn of(setting: Setting) -> Self {
+        let state = State::new(&setting);
+        ResponsesAnswer { setting, state }
+    }
+}
+
+impl Setting {
     /// The response while it is being made.
     pub(super) fn in_progress(&self) -> Value {
         self.object("in_progress", json!({"output": []}))
     }
 
-    /// The response at its end.
-    pub(super) fn ended(&self, text: &str, ending: &Ending, counts: TokenCounts) -> Value {
+    /// The response at its end, with the items of its output.
+    pub(super) fn ended(&self, output: &[Value], ending: &Ending, counts: TokenCounts) -> Value {
         let status = status(ending);
         let details = match ending {
             Ending::Limit => json!({"reason": "max_output_tokens"}),
             Ending::Model | Ending::StopText(_) => Value::Null,
         };
-        let output = [self.item(status, Some(text))];
         let usage = Usage::from(counts);
         self.object(
             status,
@@ -91,25 +108,20 @@ impl ResponsesAnswer {
         self.object("failed", json!({"error": error, "output": []}))
     }
 
-    /// The id of the only item of the output.
-    pub(super) fn item_id(&self) -> String {
-        format!("msg_{}", self.heading.name)
-    }
-
-    /// The only item of the output; without a text it has no part yet.
-    pub(super) fn item(&self, status: &str, text: Option<&str>) -> Value {
-        json!({
-            "id": self.item_id(),
-            "type": "message",
-            "status": status,
-            "role": "assistant",
-            "content": text.map(part).into_iter().collect::<Value>(),
-        })
+    /// The id of an item, by its kind and its place in the output.
+    pub(super) fn item_id(&self, prefix: &str, index: usize) -> String {
+        format!("{prefix}_{}_{index}", self.heading.name)
     }
 
     /// The object with some of its fields changed.
     fn object(&self, status: &str, changed: Value) -> Value {
         let Echo { instructions, effort, metadata } = &self.echo;
+        let choice = match &self.calls.choice {
+            ToolChoice::Auto => json!("auto"),
+            ToolChoice::None => json!("none"),
+            ToolChoice::Required => json!("required"),
+            ToolChoice::Named(name) => json!({"type": "function", "name": name}),
+        };
         let mut object = json!({
             "id": format!("resp_{}", self.heading.name),
             "object": "response",
@@ -122,13 +134,13 @@ impl ResponsesAnswer {
             "metadata": metadata,
             "model": self.heading.model,
             "output": [],
-            "parallel_tool_calls": true,
+            "parallel_tool_calls": !self.calls.one_only,
             "previous_response_id": null,
             "reasoning": {"effort": effort, "summary": null},
             "store": false,
             "temperature": self.temperature,
             "text": {"format": {"type": "text"}},
-            "tool_choice": "auto",
+            "tool_choice": choice,
             "tools": [],
             "top_p": self.top_p,
             "truncation": "disabled",

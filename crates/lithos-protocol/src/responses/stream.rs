@@ -2,47 +2,75 @@
 
 use serde_json::{Value, json};
 
-use super::response::{ResponsesAnswer, part, status};
+use super::response::{ResponsesAnswer, Setting, part, status};
+use super::tools::{Origin, custom_input};
+use crate::answer::{AnswerReader, Piece};
 use crate::dialect::{DialectAnswer, Ending, TokenCounts};
 use crate::error::ApiError;
 use crate::sse::Event;
 
 /// Where a stream is.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
     stage: Stage,
+    reader: AnswerReader,
     /// The number of the next event.
     sequence_number: u64,
-    /// The answer so far: the events at the end repeat it.
+    /// The items that are complete: the event at the end repeats them.
+    output: Vec<Value>,
+    /// The text of the open item: the events at its end repeat it.
     text: String,
+    /// Whether clients find an answer in the output.
+    answered: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    #[default]
     New,
-    /// The response has begun, its item has not.
+    /// The response has begun, and no item is open.
     Begun,
-    /// The item and its part are open.
-    Item,
+    /// An item is open.
+    In(Item),
     Ended,
 }
 
-/// The message is the only item, and its text the only part.
-const OUTPUT_INDEX: usize = 0;
+/// Items that come in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Item {
+    Reasoning,
+    Message,
+}
+
+impl State {
+    /// The state of an answer that has not begun.
+    pub(super) fn new(setting: &Setting) -> Self {
+        State {
+            stage: Stage::New,
+            reader: AnswerReader::new(&setting.heading, &setting.calls),
+            sequence_number: 0,
+            output: Vec::new(),
+            text: String::new(),
+            answered: false,
+        }
+    }
+}
+
+/// Items have one part.
 const CONTENT_INDEX: usize = 0;
 
-/// The events: `response.created` and `response.in_progress`; for the message `response.output_item.added`,
-/// `response.content_part.added`, `response.output_text.delta` for each piece, `response.output_text.done`,
-/// `response.content_part.done` and `response.output_item.done`; last `response.completed`, `response.incomplete` or
-/// `response.failed`. A sign of life is another `response.in_progress`.
+/// The events: `response.created` and `response.in_progress`; then for each item `response.output_item.added`, what it is made
+/// of, and `response.output_item.done`; last `response.completed`, `response.incomplete` or `response.failed`. A sign of life is
+/// another `response.in_progress`.
+///
+/// A message and what the model thinks are made of `response.content_part.added`, a delta for each piece of the text, `done`
+/// with the whole text, and `response.content_part.done`; a call of a delta and a `done`.
 impl DialectAnswer for ResponsesAnswer {
     fn start(&mut self) -> Vec<Event> {
         if self.state.stage != Stage::New {
             return Vec::new();
         }
         self.state.stage = Stage::Begun;
-        let response = json!({"response": self.in_progress()});
+        let response = json!({"response": self.setting.in_progress()});
         vec![
             self.event("response.created", response.clone()),
             self.event("response.in_progress", response),
@@ -53,10 +81,9 @@ impl DialectAnswer for ResponsesAnswer {
         if text.is_empty() || self.state.stage == Stage::Ended {
             return Vec::new();
         }
-        let mut events = self.open();
-        self.state.text.push_str(text);
-        let delta = self.place(json!({"delta": text, "logprobs": []}));
-        events.push(self.event("response.output_text.delta", delta));
+        let mut events = self.start();
+        let pieces = self.state.reader.push(text);
+        self.take_in(pieces, &mut events);
         events
     }
 
@@ -66,7 +93,7 @@ impl DialectAnswer for ResponsesAnswer {
         }
         let mut events = self.start();
         if events.is_empty() {
-            let response = json!({"response": self.in_progress()});
+            let response = json!({"response": self.setting.in_progress()});
             events.push(self.event("response.in_progress", response));
         }
         events
@@ -76,22 +103,20 @@ impl DialectAnswer for ResponsesAnswer {
         if self.state.stage == Stage::Ended {
             return Vec::new();
         }
-        // Clients take the answer from its item, so an empty answer has one too.
-        let mut events = self.open();
+        let mut events = self.start();
+        let pieces = self.state.reader.finish(ending);
+        self.take_in(pieces, &mut events);
+        if !self.state.answered {
+            // Clients take the answer from its item, so an empty answer has one too.
+            self.open(Item::Message, &mut events);
+        }
+        self.close(status(ending), &mut events);
         self.state.stage = Stage::Ended;
-        let text = std::mem::take(&mut self.state.text);
-        let done = self.place(json!({"text": text, "logprobs": []}));
-        events.push(self.event("response.output_text.done", done));
-        let done = self.place(json!({"part": part(&text)}));
-        events.push(self.event("response.content_part.done", done));
-        let item = self.item(status(ending), Some(&text));
-        let done = json!({"output_index": OUTPUT_INDEX, "item": item});
-        events.push(self.event("response.output_item.done", done));
         let last = match ending {
             Ending::Model | Ending::StopText(_) => "response.completed",
             Ending::Limit => "response.incomplete",
         };
-        let response = self.ended(&text, ending, counts);
+        let response = self.setting.ended(&self.state.output, ending, counts);
         events.push(self.event(last, json!({ "response": response })));
         events
     }
@@ -102,36 +127,156 @@ impl DialectAnswer for ResponsesAnswer {
         }
         let mut events = self.start();
         self.state.stage = Stage::Ended;
-        let response = json!({"response": self.failed(error)});
+        let response = json!({"response": self.setting.failed(error)});
         events.push(self.event("response.failed", response));
         events
     }
 
     fn whole(&self, text: &str, ending: &Ending, counts: TokenCounts) -> Value {
-        self.ended(text, ending, counts)
+        // What a stream would have ended with.
+        let mut answer = ResponsesAnswer::of(self.setting.clone());
+        answer.text(text);
+        answer.finish(ending, counts);
+        answer.setting.ended(&answer.state.output, ending, counts)
     }
 }
 
 impl ResponsesAnswer {
-    /// Opens the item and its part, if they are not.
-    fn open(&mut self) -> Vec<Event> {
-        let mut events = self.start();
-        if self.state.stage == Stage::Begun {
-            self.state.stage = Stage::Item;
-            let item = self.item("in_progress", None);
-            let added = json!({"output_index": OUTPUT_INDEX, "item": item});
-            events.push(self.event("response.output_item.added", added));
-            let added = self.place(json!({"part": part("")}));
-            events.push(self.event("response.content_part.added", added));
+    fn take_in(&mut self, pieces: Vec<Piece>, events: &mut Vec<Event>) {
+        for piece in pieces {
+            match piece {
+                Piece::Thought(text) => self.say(Item::Reasoning, &text, events),
+                Piece::Text(text) => self.say(Item::Message, &text, events),
+                Piece::Call { index, name, arguments } => {
+                    self.close("completed", events);
+                    self.call(index, &name, arguments, events);
+                }
+            }
         }
-        events
     }
 
-    /// Fields with the place in the output that they are about.
-    fn place(&self, fields: Value) -> Value {
+    fn say(&mut self, item: Item, text: &str, events: &mut Vec<Event>) {
+        self.open(item, events);
+        self.state.text.push_str(text);
+        let (name, fields) = match item {
+            Item::Reasoning => ("response.reasoning_text.delta", json!({ "delta": text })),
+            Item::Message => ("response.output_text.delta", json!({"delta": text, "logprobs": []})),
+        };
+        let delta = self.part_event(item, fields);
+        events.push(self.event(name, delta));
+    }
+
+    /// Opens an item and its part, unless it is open.
+    fn open(&mut self, item: Item, events: &mut Vec<Event>) {
+        if self.state.stage == Stage::In(item) {
+            return;
+        }
+        self.close("completed", events);
+        self.state.stage = Stage::In(item);
+        self.state.answered |= item == Item::Message;
+        let added = self.item(item, "in_progress", None);
+        let added = self.item_event(added);
+        events.push(self.event("response.output_item.added", added));
+        let added = self.part_event(item, json!({"part": item.part("")}));
+        events.push(self.event("response.content_part.added", added));
+    }
+
+    /// Closes the item that is open, if one is.
+    fn close(&mut self, status: &str, events: &mut Vec<Event>) {
+        let Stage::In(item) = self.state.stage else { return };
+        let text = std::mem::take(&mut self.state.text);
+        let (name, fields) = match item {
+            Item::Reasoning => ("response.reasoning_text.done", json!({ "text": text })),
+            Item::Message => ("response.output_text.done", json!({"text": text, "logprobs": []})),
+        };
+        let done = self.part_event(item, fields);
+        events.push(self.event(name, done));
+        let done = self.part_event(item, json!({"part": item.part(&text)}));
+        events.push(self.event("response.content_part.done", done));
+        let done = self.item(item, status, Some(&text));
+        self.end_item(done, events);
+        self.state.stage = Stage::Begun;
+    }
+
+    /// A whole call. Its item has an id of its own beside that of the call.
+    fn call(&mut self, index: usize, name: &str, arguments: String, events: &mut Vec<Event>) {
+        self.state.answered = true;
+        let setting = &self.setting;
+        let place = self.state.output.len();
+        let call_id = format!("call_{}_{index}", setting.heading.name);
+        let Origin { namespace, name, custom } = setting.origins.of(name);
+        let (kind, prefix, field, delta, done, value) = match custom {
+            false => (
+                "function_call",
+                "fc",
+                "arguments",
+                "response.function_call_arguments.delta",
+                "response.function_call_arguments.done",
+                arguments,
+            ),
+            true => (
+                "custom_tool_call",
+                "ctc",
+                "input",
+                "response.custom_tool_call_input.delta",
+                "response.custom_tool_call_input.done",
+                custom_input(&arguments),
+            ),
+        };
+        let id = setting.item_id(prefix, place);
+        let item = |status: &str, value: &str| {
+            let mut item = json!({
+                "id": id, "type": kind, "status": status, "call_id": call_id, "name": name, field: value,
+            });
+            if let Some(namespace) = &namespace {
+                item["namespace"] = namespace.as_str().into();
+            }
+            item
+        };
+        let added = self.item_event(item("in_progress", ""));
+        events.push(self.event("response.output_item.added", added));
+        let place = json!({"item_id": id, "output_index": place});
+        let piece = merged(place.clone(), json!({ "delta": value }));
+        events.push(self.event(delta, piece));
+        let mut whole = merged(place, json!({ field: value }));
+        if !custom {
+            whole["name"] = name.as_str().into();
+        }
+        events.push(self.event(done, whole));
+        self.end_item(item("completed", &value), events);
+    }
+
+    fn end_item(&mut self, item: Value, events: &mut Vec<Event>) {
+        let done = self.item_event(item.clone());
+        events.push(self.event("response.output_item.done", done));
+        self.state.output.push(item);
+    }
+
+    /// An item; without a text it has no part yet.
+    fn item(&self, item: Item, status: &str, text: Option<&str>) -> Value {
+        let content: Value = text.map(|text| item.part(text)).into_iter().collect();
+        let id = self.setting.item_id(item.prefix(), self.state.output.len());
+        match item {
+            Item::Reasoning => json!({
+                "id": id, "type": "reasoning", "status": status, "summary": [], "content": content,
+            }),
+            Item::Message => json!({
+                "id": id, "type": "message", "status": status, "role": "assistant", "content": content,
+            }),
+        }
+    }
+
+    /// Fields about an item that is being made.
+    fn item_event(&self, item: Value) -> Value {
+        json!({"output_index": self.state.output.len(), "item": item})
+    }
+
+    /// Fields about the part of an item that is being made.
+    fn part_event(&self, item: Item, fields: Value) -> Value {
+        let index = self.state.output.len();
         let place = json!({
-            "item_id": self.item_id(),
-            "output_index": OUTPUT_INDEX,
+            "item_id": self.setting.item_id(item.prefix(), index),
+            "output_index": index,
             "content_index": CONTENT_INDEX,
         });
         merged(place, fields)
@@ -142,6 +287,22 @@ impl ResponsesAnswer {
         let data = json!({"type": name, "sequence_number": self.state.sequence_number});
         self.state.sequence_number += 1;
         Event { name: Some(name), ..Event::json(&merged(data, fields)) }
+    }
+}
+
+impl Item {
+    fn prefix(self) -> &'static str {
+        match self {
+            Item::Reasoning => "rs",
+            Item::Message => "msg",
+        }
+    }
+
+    fn part(self, text: &str) -> Value {
+        match self {
+            Item::Reasoning => json!({"type": "reasoning_text", "text": text}),
+            Item::Message => part(text),
+        }
     }
 }
 
@@ -159,16 +320,21 @@ mod tests {
     use crate::dialect::{DialectRequest, Heading};
     use crate::responses::ResponsesRequest;
 
-    const COUNTS: TokenCounts = TokenCounts { prompt: 10, cached: 4, completion: 3 };
+    const COUNTS: TokenCounts = TokenCounts { prompt: 10, cached: 4, completion: 3, thought: 0 };
 
     fn answer() -> ResponsesAnswer {
+        with(false, json!([]))
+    }
+
+    fn with(opens_thought: bool, tools: Value) -> ResponsesAnswer {
         let body = json!({
             "model": "m", "input": "hi", "instructions": "be brief", "temperature": 0.5,
-            "max_output_tokens": 7, "metadata": {"k": "v"}
+            "max_output_tokens": 7, "metadata": {"k": "v"}, "tools": tools
         });
         let request = ResponsesRequest::parse(body.to_string().as_bytes()).unwrap();
         let (name, model) = ("1".to_owned(), "m".to_owned());
-        ResponsesAnswer::new(Heading { name, created: 9, model, prompt_tokens: 10 }, &request)
+        let heading = Heading { name, created: 9, model, prompt_tokens: 10, opens_thought };
+        ResponsesAnswer::new(heading, &request)
     }
 
     fn names(events: &[Event]) -> Vec<&'static str> {
@@ -226,12 +392,12 @@ mod tests {
         let mut events = answer.text("hi");
         events.extend(answer.finish(&Ending::Model, COUNTS));
         let wanted = [
-            r#"{"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"msg_1","type":"message","status":"in_progress","role":"assistant","content":[]}}"#,
-            r#"{"type":"response.content_part.added","sequence_number":3,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}"#,
-            r#"{"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_1","output_index":0,"content_index":0,"delta":"hi","logprobs":[]}"#,
-            r#"{"type":"response.output_text.done","sequence_number":5,"item_id":"msg_1","output_index":0,"content_index":0,"text":"hi","logprobs":[]}"#,
-            r#"{"type":"response.content_part.done","sequence_number":6,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"hi","annotations":[],"logprobs":[]}}"#,
-            r#"{"type":"response.output_item.done","sequence_number":7,"output_index":0,"item":{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"hi","annotations":[],"logprobs":[]}]}}"#,
+            r#"{"type":"response.output_item.added","sequence_number":2,"output_index":0,"item":{"id":"msg_1_0","type":"message","status":"in_progress","role":"assistant","content":[]}}"#,
+            r#"{"type":"response.content_part.added","sequence_number":3,"item_id":"msg_1_0","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[],"logprobs":[]}}"#,
+            r#"{"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_1_0","output_index":0,"content_index":0,"delta":"hi","logprobs":[]}"#,
+            r#"{"type":"response.output_text.done","sequence_number":5,"item_id":"msg_1_0","output_index":0,"content_index":0,"text":"hi","logprobs":[]}"#,
+            r#"{"type":"response.content_part.done","sequence_number":6,"item_id":"msg_1_0","output_index":0,"content_index":0,"part":{"type":"output_text","text":"hi","annotations":[],"logprobs":[]}}"#,
+            r#"{"type":"response.output_item.done","sequence_number":7,"output_index":0,"item":{"id":"msg_1_0","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"hi","annotations":[],"logprobs":[]}]}}"#,
         ];
         for (event, wanted) in events.iter().zip(wanted) {
             assert_eq!(event.data, wanted);
@@ -248,7 +414,7 @@ mod tests {
             concat!(
                 r#"{"id":"resp_1","object":"response","created_at":9,"status":"completed","error":null,"incomplete_details":null,"#,
                 r#""instructions":"be brief","max_output_tokens":7,"metadata":{"k":"v"},"model":"m","#,
-                r#""output":[{"id":"msg_1","type":"message","status":"completed","role":"assistant","#,
+                r#""output":[{"id":"msg_1_0","type":"message","status":"completed","role":"assistant","#,
                 r#""content":[{"type":"output_text","text":"hi","annotations":[],"logprobs":[]}]}],"#,
                 r#""parallel_tool_calls":true,"previous_response_id":null,"reasoning":{"effort":null,"summary":null},"#,
                 r#""store":false,"temperature":0.5,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"#,
@@ -310,5 +476,95 @@ mod tests {
             ];
             assert!(after.iter().all(Vec::is_empty));
         }
+    }
+
+    /// All events of an answer that comes character by character.
+    fn stream(answer: &mut ResponsesAnswer, text: &str) -> Vec<Event> {
+        let mut events = answer.start();
+        for character in text.chars() {
+            events.extend(answer.text(&character.to_string()));
+        }
+        events.extend(answer.finish(&Ending::Model, COUNTS));
+        events
+    }
+
+    fn call(name: &str, parameter: &str) -> String {
+        format!(
+            "<tool_call>\n<function={name}>\n<parameter={parameter}>\n1\n</parameter>\n</function>\n</tool_call>"
+        )
+    }
+
+    #[test]
+    fn thoughts_and_calls_are_items_of_their_own() {
+        let f = json!({"type": "function", "name": "f", "parameters": {"properties": {"a": {"type": "integer"}}}});
+        let tools = json!([f, {"type": "namespace", "name": "n", "tools": [f]}, {"type": "custom", "name": "c"}]);
+        let text = format!(
+            "hm</think>\n\n{}\n{}\n{}",
+            call("f", "a"),
+            call("n__f", "a"),
+            call("c", "input")
+        );
+        let mut answer = with(true, tools);
+        let events = stream(&mut answer, &text);
+        let call =
+            |delta, done| ["response.output_item.added", delta, done, "response.output_item.done"];
+        let function =
+            call("response.function_call_arguments.delta", "response.function_call_arguments.done");
+        let custom =
+            call("response.custom_tool_call_input.delta", "response.custom_tool_call_input.done");
+        let mut wanted = vec![
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.content_part.added",
+            "response.reasoning_text.delta",
+            "response.reasoning_text.delta",
+            "response.reasoning_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+        ];
+        wanted.extend(function.iter().chain(&function).chain(&custom));
+        wanted.push("response.completed");
+        assert_eq!(names(&events), wanted);
+        let output = data(events.last().unwrap())["response"]["output"].take();
+        assert_eq!(
+            output,
+            json!([
+                {"id": "rs_1_0", "type": "reasoning", "status": "completed", "summary": [],
+                 "content": [{"type": "reasoning_text", "text": "hm"}]},
+                {"id": "fc_1_1", "type": "function_call", "status": "completed", "call_id": "call_1_0", "name": "f",
+                 "arguments": "{\"a\": 1}"},
+                {"id": "fc_1_2", "type": "function_call", "status": "completed", "call_id": "call_1_1", "name": "f",
+                 "arguments": "{\"a\": 1}", "namespace": "n"},
+                {"id": "ctc_1_3", "type": "custom_tool_call", "status": "completed", "call_id": "call_1_2", "name": "c",
+                 "input": "1"}
+            ])
+        );
+        let whole = answer.whole(&text, &Ending::Model, COUNTS);
+        assert_eq!(whole["output"], output);
+        // Every item is said to be done as it stands in the response, and at its place.
+        let done = events.iter().filter(|event| event.name == Some("response.output_item.done"));
+        for (index, event) in done.enumerate() {
+            let data = data(event);
+            assert_eq!((&data["output_index"], &data["item"]), (&json!(index), &output[index]));
+        }
+        let arguments = data(&events[11]);
+        assert_eq!((&arguments["name"], &arguments["item_id"]), (&json!("f"), &json!("fc_1_1")));
+    }
+
+    #[test]
+    fn words_around_calls_are_messages() {
+        let tools = json!([{"type": "function", "name": "f"}]);
+        let text = format!("a\n{}\nb", "<tool_call>\n{\"name\": \"f\"}\n</tool_call>");
+        let whole = with(false, tools).whole(&text, &Ending::Limit, COUNTS);
+        let kinds: Vec<_> = whole["output"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| (item["type"].as_str().unwrap(), item["status"].as_str().unwrap()))
+            .collect();
+        let wanted =
+            [("message", "completed"), ("function_call", "completed"), ("message", "incomplete")];
+        assert_eq!(kinds, wanted);
     }
 }

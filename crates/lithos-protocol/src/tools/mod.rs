@@ -14,6 +14,7 @@ mod event;
 mod form;
 mod hermes_json;
 mod markup;
+mod offer;
 mod parser;
 mod qwen_xml;
 mod schema;
@@ -21,4 +22,6 @@ mod written_value;
 
 pub use definitions::Tools;
 pub use event::{AnswerEnd, CallFault, ToolEvent};
+pub use offer::{Calls, ToolChoice};
+pub(crate) use offer::{Offer, OfferBuilder, function, object, parameters};
 pub use parser::ToolParser;

@@ -25,6 +25,9 @@ use lithos_protocol::Conversation;
 use lithos_server::{ModelError, ModelInfo, Prompts, TextModel};
 use serde_json::{Map, Value};
 
+/// Ends a prompt in which thinking was asked for by `enable_thinking`: the answer then begins inside a thought.
+const THINK: TokenId = TokenId(2);
+
 /// Tokens of the fake model's context.
 pub const CONTEXT: usize = 4096;
 
@@ -167,8 +170,12 @@ impl TextModel for FakeModel {
         if prompt_tokens >= CONTEXT {
             return Err(ModelError::ContextTooLong { prompt_tokens, context: CONTEXT });
         }
-        let command: String =
-            request.prompt.iter().filter_map(|token| char::from_u32(token.0)).collect();
+        let command: String = request
+            .prompt
+            .iter()
+            .filter(|token| **token != THINK)
+            .filter_map(|token| char::from_u32(token.0))
+            .collect();
         let mut answer = Answer {
             control: &self.control,
             on_event,
@@ -207,13 +214,25 @@ impl Prompts for FakePrompts {
         let Conversation { messages, tools, template_variables } = conversation.clone();
         let last = messages.as_array().and_then(|messages| messages.last());
         let text = last.and_then(|message| message["content"].as_str()).unwrap_or("").to_owned();
+        let thinks = template_variables.get("enable_thinking") == Some(&Value::Bool(true));
         self.control.conversations.lock().unwrap().push((messages, template_variables));
         self.control.tools.lock().unwrap().push(tools);
         match text.as_str() {
             "refuse" => Err(ModelError::Refused("the fake template refuses".into())),
             "panic in the template" => panic!("the fake template panics, as it was told to"),
-            _ => Ok(text.chars().map(|character| TokenId(character.into())).collect()),
+            _ => {
+                let mut prompt: Vec<TokenId> =
+                    text.chars().map(|character| TokenId(character.into())).collect();
+                if thinks {
+                    prompt.push(THINK);
+                }
+                Ok(prompt)
+            }
         }
+    }
+
+    fn opens_thought(&self, prompt: &[TokenId]) -> bool {
+        prompt.last() == Some(&THINK)
     }
 
     fn text(&self, tokens: &[TokenId]) -> String {

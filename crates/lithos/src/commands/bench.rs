@@ -17,7 +17,7 @@ use crate::commands::bench_passes::{self, Passes};
 use crate::commands::bench_speculation::{self, Comparison};
 use crate::draft_source::DraftSource;
 use crate::statistics::Spread;
-use crate::stream::ReadStream;
+use crate::stream::Stream;
 use crate::table::align;
 use crate::trace::TraceFile;
 use crate::{memory, model, output};
@@ -41,8 +41,8 @@ pseudo-random ids, then greedy decoding. Ratios are taken within a turn or a rep
 that slows down for a while changes them little. Figures are median (least..most); 1 GB is 10^9 bytes.
 
 The read stream is a plain sequential read of a buffer of 1 GiB (less where memory is short) by as many \
-threads, in pages as large as those of the weights, or the card's own reads of 8 GiB. Decode GB/s are the weights that a decode \
-pass reads, times passes per second; keys and values come on top.
+threads, in pages as large as those of the weights, or the card's own reads of 8 GiB. Decode GB/s are the weights, keys and values that \
+a decode pass reads, times passes per second; what part of the stream they are is shown, and what part the weights alone are.
 
 With --rows, single passes are timed on a card, with the time of each kernel.
 
@@ -152,43 +152,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         let engine = model::open(model, None, EngineOptions { fusion: *fusion, ..options })?.engine;
         variants.push(Variant { fusion: *fusion, engine, samples: Vec::new() });
     }
-    let stream = match options.backend {
-        BackendKind::Cuda => Stream::Card,
-        _ => Stream::Cores(ReadStream::new(threads)),
-    };
+    let stream = Stream::of(options.backend, threads);
     measure(args, &stream, &mut variants)?;
     let report = Report { args, threads, stream_bytes: stream.bytes(), variants: &variants };
     let result = report.json();
     output::print(&if args.json { format!("{result}\n") } else { report.table() })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What decoding is compared with.
-enum Stream {
-    /// Reads of this machine's memory.
-    Cores(ReadStream),
-    /// Reads of the card's memory.
-    Card,
-}
-
-impl Stream {
-    /// Bytes of the buffer that is read, where it is this machine's.
-    fn bytes(&self) -> Option<usize> {
-        match self {
-            Stream::Cores(stream) => Some(stream.bytes()),
-            Stream::Card => None,
-        }
-    }
-
-    /// Bytes per second.
-    fn measure(&self, engine: &mut Engine) -> anyhow::Result<f64> {
-        Ok(match self {
-            Stream::Cores(stream) => stream.measure(),
-            Stream::Card => {
-                Spread::of(engine.read_stream()?).map_or(f64::NAN, |spread| spread.median)
-            }
-        })
-    }
 }
 
 /// One fusion level, open, and what was measured of it.
@@ -303,10 +272,12 @@ struct Figures {
     stream: Spread,
     prefill: Spread,
     decode: Spread,
-    /// Bytes of weights per second.
+    /// Bytes of weights, keys and values per second of decoding.
     moved: Spread,
-    /// Of the stream of the same turn.
+    /// What part of the stream of the same turn that is.
     fraction: Spread,
+    /// What part the weights alone are.
+    weights_fraction: Spread,
     /// Against `none` of the same repeat.
     prefill_ratio: Option<Spread>,
     decode_ratio: Option<Spread>,
@@ -315,6 +286,7 @@ struct Figures {
 impl Report<'_> {
     fn figures(&self, variant: &Variant) -> Option<Figures> {
         let weights = variant.engine.memory().read_per_pass as f64;
+        let moved = weights + self.key_value_bytes(&variant.engine) as f64;
         let of = |value: &dyn Fn(&Sample) -> f64| Spread::of(variant.samples.iter().map(value));
         let control = self.variants.iter().find(|other| other.fusion == Fusion::None);
         let against = |value: &dyn Fn(&Sample) -> f64| {
@@ -325,8 +297,9 @@ impl Report<'_> {
             stream: of(&|sample| sample.stream)?,
             prefill: of(&|sample| sample.prefill)?,
             decode: of(&|sample| sample.decode)?,
-            moved: of(&|sample| sample.decode * weights)?,
-            fraction: of(&|sample| sample.decode * weights / sample.stream)?,
+            moved: of(&|sample| sample.decode * moved)?,
+            fraction: of(&|sample| sample.decode * moved / sample.stream)?,
+            weights_fraction: of(&|sample| sample.decode * weights / sample.stream)?,
             prefill_ratio: against(&|sample| sample.prefill),
             decode_ratio: against(&|sample| sample.decode),
         })
@@ -405,6 +378,7 @@ impl Report<'_> {
             level["decode_tokens_per_s"] = spread(figures.decode, 1.0);
             level["decode_gb_per_s"] = spread(figures.moved, 1e9);
             level["decode_fraction_of_stream"] = spread(figures.fraction, 1.0);
+            level["weights_fraction_of_stream"] = spread(figures.weights_fraction, 1.0);
             level["prefill_against_none"] =
                 json!(figures.prefill_ratio.map(|ratio| spread(ratio, 1.0)));
             level["decode_against_none"] =
@@ -424,8 +398,14 @@ fn speeds(figures: &Figures) -> Vec<String> {
     ]
 }
 
-const RATIOS: [&str; 5] =
-    ["fusion", "decode GB/s", "% of the stream", "prefill against none", "decode against none"];
+const RATIOS: [&str; 6] = [
+    "fusion",
+    "decode GB/s",
+    "% of the stream",
+    "weights alone, %",
+    "prefill against none",
+    "decode against none",
+];
 
 fn ratios(figures: &Figures) -> Vec<String> {
     let ratio = |ratio: Option<Spread>| match ratio {
@@ -435,6 +415,7 @@ fn ratios(figures: &Figures) -> Vec<String> {
     vec![
         format!("{:.1}", figures.moved.in_units_of(1e9)),
         format!("{:.0}", figures.fraction.in_units_of(0.01)),
+        format!("{:.0}", figures.weights_fraction.in_units_of(0.01)),
         ratio(figures.prefill_ratio),
         ratio(figures.decode_ratio),
     ]

@@ -1,15 +1,14 @@
 //! `lithos bench --speculate`: answers to the prompts of `bench/prompts` with and without drafts, in alternation.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use lithos_engine::{Completion, Draft, Engine, EngineOptions, Request, Speculation, TokenId};
-use lithos_model::text::TemplateOptions;
 use serde_json::{Value, json};
 
 use crate::model::{self, Given};
-use crate::prompts::{self, Prompt, TIME_OF_TEMPLATES};
+use crate::prompts;
 use crate::statistics::Spread;
 use crate::table::align;
 use crate::trace::TraceFile;
@@ -119,25 +118,13 @@ pub fn run(mut comparison: Comparison<'_>, as_json: bool) -> anyhow::Result<Stri
 }
 
 fn kinds(engine: &Engine) -> anyhow::Result<Vec<Kind>> {
-    let text = engine.text()?;
-    let options = TemplateOptions {
-        add_generation_prompt: true,
-        now: Some(SystemTime::UNIX_EPOCH + TIME_OF_TEMPLATES),
-        ..TemplateOptions::default()
+    let kind = |prompts::Questions { kind, prompts }| Kind {
+        name: kind,
+        prompts,
+        turns: Vec::new(),
+        speculation: Speculation::default(),
     };
-    let tokens = |Prompt { id, messages, tools }: &Prompt| {
-        text.encode_chat(messages, tools.as_ref(), &options)
-            .map_err(|error| anyhow!("prompt {id}: {error}"))
-    };
-    let kind = |kind: &prompts::Prompts| {
-        Ok(Kind {
-            name: kind.kind,
-            prompts: kind.prompts.iter().map(tokens).collect::<anyhow::Result<_>>()?,
-            turns: Vec::new(),
-            speculation: Speculation::default(),
-        })
-    };
-    prompts::all()?.iter().map(kind).collect()
+    Ok(prompts::questions(engine.text()?)?.into_iter().map(kind).collect())
 }
 
 /// Answers a prompt in both ways, and compares the answers.

@@ -6,10 +6,11 @@ use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use lithos_engine::{Engine, EngineOptions, TokenId};
+use lithos_engine::{BackendKind, Draft, Engine, EngineOptions, TokenId};
 use lithos_model::text::{SpecialTokens, TemplateOptions, Text};
 use serde_json::{Map, Value, json};
 
+use super::eval_drafts::{self, Drafts};
 use crate::args::{EngineArgs, count, model_path};
 use crate::prompts::{self, Prompt, TIME_OF_TEMPLATES};
 use crate::scoring::{Score, Scorer, read_text};
@@ -24,7 +25,8 @@ use crate::{model, output};
   lithos eval ./Qwen3-0.6B --text book.txt --text notes.md --json > eval.json
 
 Without --text, the prompts of bench/prompts are scored: code, code edits, mathematics, chat, prose and tool use, eight \
-each, written as the model's own chat template writes them.
+each, written as the model's own chat template writes them. Where a drafter lies beside the model, in the folder draft, they are then \
+answered with its drafts, to say how many tokens it makes a round (on the CPU).
 
 Bits per byte compare models whatever their tokenizers are; perplexity is per token. Special tokens are context and are \
 not scored, nor is the first token of a window, if nothing precedes it.")]
@@ -41,6 +43,9 @@ pub struct EvalArgs {
     /// Tokens that are taken in together [default: the backend's choice]
     #[arg(long, value_name = "TOKENS", value_parser = count())]
     chunk: Option<usize>,
+    /// Tokens of an answer at most, where a drafter is measured; 0 leaves that out
+    #[arg(long, value_name = "TOKENS", default_value = "160")]
+    answers: usize,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -57,6 +62,12 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<ExitCode> {
         .map(|path| Ok((path.display().to_string(), read_text(path)?)))
         .collect::<anyhow::Result<_>>()?;
     let options = EngineOptions { chunk: args.chunk, ..args.engine.options() };
+    let drafts = texts.is_empty() && args.answers > 0 && options.backend == BackendKind::Cpu;
+    let options = EngineOptions {
+        draft: if drafts && model.has_drafter() { Draft::Dspark } else { Draft::None },
+        draft_length: eval_drafts::LENGTH,
+        ..options
+    };
     let mut engine = model::open(model, None, options)?.engine;
     let subjects = match texts.is_empty() {
         true => prompt_subjects(engine.text()?)?,
@@ -65,7 +76,11 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<ExitCode> {
     let mut scorer = Scorer::new(&mut engine, args.window)?;
     let window = scorer.window();
     let rows = evaluate(&mut scorer, &subjects)?;
-    let report = Report { engine: &engine, window, rows };
+    let drafts = match options.draft {
+        Draft::None => None,
+        _ => Some(eval_drafts::measure(&mut engine, args.answers)?),
+    };
+    let report = Report { engine: &engine, window, rows, drafts };
     output::print(&if args.json { format!("{}\n", report.json()) } else { report.table() })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -181,6 +196,7 @@ struct Report<'a> {
     engine: &'a Engine,
     window: usize,
     rows: Vec<Row>,
+    drafts: Option<Drafts>,
 }
 
 impl Report<'_> {
@@ -207,7 +223,8 @@ impl Report<'_> {
             self.engine.describe_backend(),
             self.window
         );
-        head + &align(&rows, 1)
+        let drafts = self.drafts.as_ref().map(|drafts| format!("\n{}", drafts.table()));
+        head + &align(&rows, 1) + &drafts.unwrap_or_default()
     }
 
     fn json(&self) -> Value {
@@ -227,6 +244,7 @@ impl Report<'_> {
             "window": self.window,
             "texts": self.rows.iter().map(named).collect::<Vec<_>>(),
             "total": figures(&self.total()),
+            "drafts": self.drafts.as_ref().map(Drafts::json),
         })
     }
 }

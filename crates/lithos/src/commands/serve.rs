@@ -1,21 +1,27 @@
 //! `lithos serve`: a model behind OpenAI's and Anthropic's APIs.
 
-use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
-use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use lithos_server::{ServeError, ServerOptions};
+use clap::{Args, ValueEnum};
+use lithos_engine::Engine;
+use lithos_server::{ServerOptions, serve_while_loading};
+use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{ModelArgs, count};
-use crate::{model, output};
+use crate::key::KeyArgs;
+use crate::statistics::Spread;
+use crate::stream::Stream;
+use crate::{model, output, serving};
 
 /// Which log lines are written, in the syntax of the tracing crates: `lithos_server=debug`.
 const LOG_VARIABLE: &str = "LITHOS_LOG";
+
+/// Reads of memory whose median counts.
+const STREAM_READS: usize = 5;
 
 /// The arguments of `serve`.
 #[derive(Args)]
@@ -32,8 +38,12 @@ With Anthropic's:
   from anthropic import Anthropic
   client = Anthropic(base_url=\"http://127.0.0.1:8080\", api_key=\"none\")
 
-Answers POST /v1/chat/completions, /v1/responses and /v1/messages (streamed or not), POST /v1/messages/count_tokens, GET /v1/models and \
-GET /health, one request at a time, in order. \
+With a coding agent, or in a browser:
+  lithos claude
+  http://127.0.0.1:8080/
+
+Answers POST /v1/chat/completions, /v1/responses and /v1/messages (streamed or not), POST /v1/messages/count_tokens, GET /v1/models, \
+GET /health (loading, ready, busy or failing) and GET /metrics (for Prometheus), one request at a time, in order. \
 Ctrl-C ends it. LITHOS_LOG says which log lines are written, such as LITHOS_LOG=warn or LITHOS_LOG=lithos_server=debug.")]
 pub struct ServeArgs {
     /// The address to listen on; one that other machines reach needs a key
@@ -42,12 +52,8 @@ pub struct ServeArgs {
     /// The port to listen on; 0 for any that is free
     #[arg(short, long, default_value = "8080", help_heading = "Server")]
     port: u16,
-    /// The environment variable that holds the key which clients must send
-    #[arg(long, value_name = "NAME", conflicts_with = "api_key_file", help_heading = "Server")]
-    api_key_env: Option<String>,
-    /// The file whose first line is the key which clients must send
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
-    api_key_file: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Server")]
+    key: KeyArgs,
     /// Requests that may wait while one runs; those past it are told to try again
     #[arg(long, value_name = "N", default_value = "32", value_parser = count(), help_heading = "Server")]
     queue: usize,
@@ -57,15 +63,29 @@ pub struct ServeArgs {
     /// An origin whose web pages may send requests, such as `https://chat.example`; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = NonEmptyStringValueParser::new(), help_heading = "Server")]
     allow_origin: Vec<String>,
+    /// Measure at the start how fast memory can be read (with a buffer of up to 1 GiB), to show beside what decoding reads
+    #[arg(long, help_heading = "Server")]
+    measure_stream: bool,
+    /// How log lines are written to standard error: for people, or as one JSON object each
+    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Server")]
+    log: LogForm,
     #[command(flatten)]
     model: ModelArgs,
+}
+
+/// How log lines are written.
+// Comments on the values would be shown by the help, each on lines of its own.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogForm {
+    Text,
+    Json,
 }
 
 /// Serves until interrupted.
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let model = model::given(args.model.model.as_deref())?;
-    let options = ServerOptions {
-        api_key: api_key(args)?,
+    let mut options = ServerOptions {
+        api_key: args.key.key()?,
         queue_capacity: args.queue,
         allowed_hosts: args.allow_host.clone(),
         allowed_origins: args.allow_origin.clone(),
@@ -73,22 +93,49 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     };
     // A port that is taken or a key that is missing is better said before the model is opened.
     let (listener, address) = listen(args)?;
-    if options.api_key.is_none() && !address.ip().is_loopback() {
-        return Err(ServeError::KeyNeeded { address }.into());
-    }
-    let engine = args.model.open(model)?.engine;
-    engine.text()?.template()?;
-    log();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| anyhow!("cannot start threads: {error}"))?;
-    runtime.block_on(async {
+    options.check_key(address)?;
+    log(args.log);
+    let runtime = serving::runtime()?;
+    // Clients learn meanwhile that the model is on its way.
+    let (opened, on_opened) = oneshot::channel::<()>();
+    let meanwhile = options.clone();
+    let loading = runtime.spawn(async move {
         let listener = tokio::net::TcpListener::from_std(listener)?;
+        let opened = async {
+            // Its sender ends either way.
+            let _ = on_opened.await;
+        };
+        serve_while_loading(&listener, &meanwhile, opened).await.map(|()| listener)
+    });
+    let mut engine = serving::open(model, &args.model)?;
+    if args.measure_stream {
+        options.read_stream = Some(measure_stream(&mut engine, args.model.engine.threads)?);
+    }
+    drop(opened);
+    runtime.block_on(async {
+        let listener = loading.await.map_err(|error| anyhow!("the server ended: {error}"))??;
         let shutdown = interrupted();
         greet(args, &engine.name(), address);
-        lithos_server::serve(listener, engine, options, shutdown).await
+        lithos_server::serve(listener, engine, options, shutdown).await?;
+        anyhow::Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads memory a few times and says how fast that was, in bytes per second.
+fn measure_stream(engine: &mut Engine, threads: Option<usize>) -> anyhow::Result<u64> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let stream = Stream::of(engine.backend(), threads.unwrap_or_else(cores));
+    // The first finds everything cold.
+    stream.measure(engine)?;
+    let speeds =
+        (0..STREAM_READS).map(|_| stream.measure(engine)).collect::<Result<Vec<f64>, _>>()?;
+    let Some(Spread { median, .. }) = Spread::of(speeds) else { bail!("nothing was measured") };
+    output::line(&format!(
+        "memory is read at {:.1} GB/s (median of {STREAM_READS} reads)",
+        median / 1e9
+    ));
+    Ok(median as u64)
 }
 
 fn listen(args: &ServeArgs) -> anyhow::Result<(TcpListener, SocketAddr)> {
@@ -101,45 +148,24 @@ fn listen(args: &ServeArgs) -> anyhow::Result<(TcpListener, SocketAddr)> {
     listener.map_err(|error| anyhow!("cannot listen on {} port {}: {error}", args.host, args.port))
 }
 
-/// The key, from where the flags say.
-fn api_key(args: &ServeArgs) -> anyhow::Result<Option<String>> {
-    let (key, place) = if let Some(name) = &args.api_key_env {
-        let key = std::env::var(name).map_err(|error| match error {
-            std::env::VarError::NotPresent => anyhow!("--api-key-env: {name} is not set"),
-            std::env::VarError::NotUnicode(_) => anyhow!("--api-key-env: {name} is not UTF-8 text"),
-        })?;
-        (key, name.clone())
-    } else if let Some(file) = &args.api_key_file {
-        let text =
-            fs::read_to_string(file).map_err(|error| anyhow!("{}: {error}", file.display()))?;
-        (text.lines().next().unwrap_or_default().to_owned(), file.display().to_string())
-    } else {
-        return Ok(None);
-    };
-    let key = key.trim();
-    if key.is_empty() {
-        bail!("{place}: the key is empty");
-    }
-    Ok(Some(key.to_owned()))
-}
-
-fn log() {
+fn log(form: LogForm) {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     let ansi = output::stderr_is_terminal();
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(ansi)
-        .init();
+        .with_ansi(ansi);
+    match form {
+        LogForm::Text => log.init(),
+        LogForm::Json => log.json().flatten_event(true).init(),
+    }
 }
 
 /// Says where the server is and how to ask it something.
 fn greet(args: &ServeArgs, model: &str, address: SocketAddr) {
     let mut header = String::new();
-    if let Some(name) = &args.api_key_env {
-        header = format!(" \\\n    -H \"Authorization: Bearer ${name}\"");
-    } else if let Some(file) = &args.api_key_file {
-        header = format!(" \\\n    -H \"Authorization: Bearer $(head -n 1 {})\"", file.display());
+    if let Some(key) = args.key.in_shell() {
+        header = format!(" \\\n    -H \"Authorization: Bearer {key}\"");
     }
     let body = serde_json::json!({
         "model": model,
@@ -148,7 +174,7 @@ fn greet(args: &ServeArgs, model: &str, address: SocketAddr) {
     // For a shell, inside single quotes.
     let body = body.to_string().replace('\'', "'\\''");
     output::line(&format!(
-        "{model} is at http://{address}/v1; Ctrl-C ends it. For example:\n\n  curl http://{address}/v1/chat/completions{header} \\\n    -H \"Content-Type: application/json\" \\\n    -d '{body}'\n"
+        "{model} is at http://{address}/v1, with a page for browsers at http://{address}/; Ctrl-C ends it. For example:\n\n  curl http://{address}/v1/chat/completions{header} \\\n    -H \"Content-Type: application/json\" \\\n    -d '{body}'\n"
     ));
 }
 

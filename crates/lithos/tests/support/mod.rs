@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[cfg(unix)]
+pub mod served;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

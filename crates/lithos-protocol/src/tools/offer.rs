@@ -1,0 +1,141 @@
+//! What a request says about calls: the functions on offer, and which of them may or must be called.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::definitions::Tools;
+use crate::error::ApiError;
+use crate::fields::{kind, wrong_type};
+use crate::refusal::refused;
+
+/// Which functions a model may or must call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As it likes.
+    #[default]
+    Auto,
+    /// None. The functions are still part of the prompt, so that the choice does not change its beginning.
+    None,
+    /// Any one, but one.
+    Required,
+    /// This one.
+    Named(String),
+}
+
+/// The calls that an answer may hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Calls {
+    /// The functions that may be called; `None` for none.
+    pub tools: Option<Tools>,
+    /// What is asked of the model.
+    pub choice: ToolChoice,
+    /// At most one call in one answer.
+    pub one_only: bool,
+}
+
+/// What a request puts on offer.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Offer {
+    /// The functions as chat templates take them.
+    pub(crate) list: Option<Value>,
+    /// The calls that the answer may hold.
+    pub(crate) calls: Calls,
+}
+
+/// Puts an offer together, function by function.
+#[derive(Debug, Default)]
+pub(crate) struct OfferBuilder {
+    list: Vec<Value>,
+    deferred: Vec<Value>,
+    /// Of the deferred functions, those that the conversation refers to.
+    referenced: Vec<Value>,
+    names: HashSet<String>,
+}
+
+impl OfferBuilder {
+    /// Adds a function in the form of chat templates, whose name came from `param`.
+    pub(crate) fn add(&mut self, function: Value, param: &str) -> Result<(), ApiError> {
+        self.check_name(&function, param)?;
+        self.list.push(function);
+        Ok(())
+    }
+
+    /// Adds a function that is not part of the prompt until the conversation refers to it.
+    pub(crate) fn defer(&mut self, function: Value, param: &str) -> Result<(), ApiError> {
+        self.check_name(&function, param)?;
+        self.deferred.push(function);
+        Ok(())
+    }
+
+    /// The text that stands where the conversation refers to a function: its definition if it was deferred. There it changes
+    /// nothing in front of it, as an entry in the list of functions would.
+    pub(crate) fn refer_to(&mut self, name: &str) -> String {
+        let deferred = self.deferred.iter().position(|tool| tool["function"]["name"] == name);
+        match deferred.map(|index| self.deferred.remove(index)) {
+            Some(function) => {
+                let text = function.to_string();
+                self.referenced.push(function);
+                text
+            }
+            None => name.to_owned(),
+        }
+    }
+
+    /// The offer.
+    pub(crate) fn finish(self, choice: ToolChoice, one_only: bool) -> Result<Offer, ApiError> {
+        check_choice(&choice)?;
+        let all: Value = self.list.iter().chain(&self.referenced).cloned().collect();
+        let callable = choice != ToolChoice::None && !all.as_array().is_none_or(Vec::is_empty);
+        let tools = callable.then(|| Tools::of_list(&all));
+        let list = (!self.list.is_empty()).then_some(Value::Array(self.list));
+        Ok(Offer { list, calls: Calls { tools, choice, one_only } })
+    }
+
+    fn check_name(&mut self, function: &Value, param: &str) -> Result<(), ApiError> {
+        let name = function["function"]["name"].as_str().unwrap_or("");
+        let letter = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
+        if name.is_empty() || name.len() > 128 || !name.chars().all(letter) {
+            let message = format!("{param} must be 1 to 128 letters, digits or any of _ - . : /");
+            return Err(ApiError::invalid(param, message));
+        }
+        if !self.names.insert(name.to_owned()) {
+            let message = format!("{param} is the name of another function, too");
+            return Err(ApiError::invalid(param, message));
+        }
+        Ok(())
+    }
+}
+
+/// The one place that says which choices can be kept to.
+fn check_choice(choice: &ToolChoice) -> Result<(), ApiError> {
+    match choice {
+        ToolChoice::Auto | ToolChoice::None => Ok(()),
+        ToolChoice::Required | ToolChoice::Named(_) => {
+            Err(refused("tool_choice", "a call cannot be forced yet: use auto or none"))
+        }
+    }
+}
+
+/// A function in the form of chat templates, from its parts.
+pub(crate) fn function(name: &str, description: Option<String>, parameters: Value) -> Value {
+    let mut function = json!({ "name": name });
+    if let Some(description) = description {
+        function["description"] = description.into();
+    }
+    function["parameters"] = parameters;
+    json!({"type": "function", "function": function})
+}
+
+/// A schema of parameters, or that of none.
+pub(crate) fn parameters(schema: Option<Value>, path: &str) -> Result<Value, ApiError> {
+    match schema {
+        None => Ok(json!({"type": "object", "properties": {}})),
+        Some(schema) => object(&schema, path.to_owned()).map(|_| ()).map(|()| schema),
+    }
+}
+
+/// A value that must be an object.
+pub(crate) fn object(value: &Value, path: String) -> Result<&Map<String, Value>, ApiError> {
+    value.as_object().ok_or_else(|| wrong_type(path, "an object", kind(value)))
+}
