@@ -45,7 +45,7 @@ pub use error::EngineError;
 pub use further::Further;
 pub use generation::GenerationId;
 pub use lithos_compiler::{
-    ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, Fusion, MAX_DECODE_ROWS, MAX_ENDS,
+    ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, Fusion, MAX_DECODE_ROWS, MAX_ENDS, MAX_SLOTS,
 };
 pub use lithos_cpu::simd::Isa;
 pub use lithos_model::text::TokenId;

@@ -8,11 +8,11 @@
 //! `scripts/agents-check` runs agents against it.
 
 use lithos_engine::{
-    Completion, Event, FinishReason, Request, Sampling, StopTexts, Timings, TokenId,
+    Completion, Event, FinishReason, GenerationId, Request, Sampling, StopTexts, Timings, TokenId,
 };
 use lithos_protocol::Conversation;
 use lithos_server::{
-    DEFAULT_ADDRESS, ModelError, ModelInfo, Prompts, ServerOptions, TextModel, serve,
+    DEFAULT_ADDRESS, Ended, ModelError, ModelInfo, Prompts, ServerOptions, TextModel, serve,
 };
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -29,7 +29,10 @@ const COMMAND: &str = "echo lithos-$((6 * 7))";
 const SENTENCE: &str = "Good morning from the scripted model.";
 
 /// A token is a character, and a prompt is the answer to it.
-struct Scripted;
+#[derive(Default)]
+struct Scripted {
+    admitted: Option<Request>,
+}
 
 impl TextModel for Scripted {
     fn info(&self) -> ModelInfo {
@@ -37,14 +40,31 @@ impl TextModel for Scripted {
     }
 
     fn prompts(&self) -> Result<Box<dyn Prompts>, ModelError> {
-        Ok(Box::new(Scripted))
+        Ok(Box::new(Scripted::default()))
     }
 
-    fn generate(
-        &mut self,
-        request: &Request,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Completion, ModelError> {
+    fn admit(&mut self, request: Request) -> Result<GenerationId, ModelError> {
+        self.admitted = Some(request);
+        Ok(GenerationId(0))
+    }
+
+    fn step(&mut self, on_event: &mut dyn FnMut(GenerationId, Event<'_>)) -> Vec<Ended> {
+        let Some(request) = self.admitted.take() else { return Vec::new() };
+        let id = GenerationId(0);
+        vec![(id, Ok(self.repeat(&request, &mut |event| on_event(id, event))))]
+    }
+
+    fn abandon(&mut self) {
+        self.admitted = None;
+    }
+
+    fn default_sampling(&self) -> Sampling {
+        Sampling::greedy()
+    }
+}
+
+impl Scripted {
+    fn repeat(&self, request: &Request, on_event: &mut dyn FnMut(Event<'_>)) -> Completion {
         let (mut stops, mut text) = (StopTexts::new(&request.stop), String::new());
         let mut tokens = Vec::new();
         let limit = request.max_tokens.unwrap_or(CONTEXT);
@@ -69,7 +89,7 @@ impl TextModel for Scripted {
         let held = stops.finish();
         on_event(Event::Text(&held));
         text.push_str(&held);
-        Ok(Completion {
+        Completion {
             tokens,
             text,
             finish,
@@ -77,11 +97,7 @@ impl TextModel for Scripted {
             reused_tokens: 0,
             timings: Timings::default(),
             speculation: None,
-        })
-    }
-
-    fn default_sampling(&self) -> Sampling {
-        Sampling::greedy()
+        }
     }
 }
 
@@ -141,6 +157,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             eprintln!("interrupts are not seen: {error}");
         }
     };
-    serve(listener, Scripted, ServerOptions::default(), interrupted).await?;
+    serve(listener, Scripted::default(), ServerOptions::default(), interrupted).await?;
     Ok(())
 }

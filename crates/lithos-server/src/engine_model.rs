@@ -1,10 +1,10 @@
 //! The engine as a model that answers conversations.
 
-use lithos_engine::{Completion, Engine, EngineError, Event, Request, Sampling, TokenId};
+use lithos_engine::{Engine, EngineError, Event, GenerationId, Request, Sampling, TokenId};
 use lithos_model::text::{Detokenizer, TemplateOptions, Text, TextError};
 use lithos_protocol::Conversation;
 
-use crate::model::{ModelError, ModelInfo, Prompts, Resources, TextModel};
+use crate::model::{Ended, ModelError, ModelInfo, Prompts, Resources, TextModel};
 
 impl TextModel for Engine {
     fn info(&self) -> ModelInfo {
@@ -15,12 +15,21 @@ impl TextModel for Engine {
         Ok(Box::new(self.text()?.clone()))
     }
 
-    fn generate(
-        &mut self,
-        request: &Request,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Completion, ModelError> {
-        Ok(Engine::generate(self, request, on_event)?)
+    fn slots(&self) -> usize {
+        Engine::slots(self)
+    }
+
+    fn admit(&mut self, request: Request) -> Result<GenerationId, ModelError> {
+        Ok(Engine::admit(self, request)?)
+    }
+
+    fn step(&mut self, on_event: &mut dyn FnMut(GenerationId, Event<'_>)) -> Vec<Ended> {
+        let ended = Engine::step(self, on_event).into_iter();
+        ended.map(|(id, completion)| (id, completion.map_err(ModelError::from))).collect()
+    }
+
+    fn abandon(&mut self) {
+        Engine::abandon(self);
     }
 
     fn default_sampling(&self) -> Sampling {

@@ -82,7 +82,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Report {
     let (waiting, running) = app.queue.lengths();
     let status = match waiting + running {
         _ if app.health.is_failing() => Status::Failing,
-        0 => Status::Ready,
+        all if all < app.queue.slots() => Status::Ready,
         _ => Status::Busy,
     };
     Report { status, waiting, running }

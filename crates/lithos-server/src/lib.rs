@@ -2,7 +2,7 @@
 //!
 //! [`serve`] answers `POST /v1/chat/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, and `GET /v1/models` as OpenAI's and Anthropic's APIs do. One thread owns the model ([`TextModel`]). The prompt of a request is
 //! made beside it ([`Prompts`]), so that what does not fit is refused at once; then the request waits in a bounded queue, in
-//! order of arrival, and the text comes back through a channel of its own. A client that goes away cancels its request, waiting
+//! order of arrival, until one of the model's slots is free, and the text comes back through a channel of its own. A client that goes away cancels its request, waiting
 //! or running.
 //!
 //! `GET /health` says in which state the server is, `GET /metrics` what was counted and timed, and `/` is a page to talk with the
@@ -34,6 +34,6 @@ mod usage;
 mod worker;
 
 pub use loading::serve_while_loading;
-pub use model::{ModelError, ModelInfo, Prompts, Resources, TextModel};
+pub use model::{Ended, ModelError, ModelInfo, Prompts, Resources, TextModel};
 pub use options::{DEFAULT_ADDRESS, ServeError, ServerOptions};
 pub use server::{Server, serve};

@@ -1,6 +1,6 @@
 //! What the server needs of a model.
 
-use lithos_engine::{Completion, EngineError, Event, Request, Sampling, TokenId};
+use lithos_engine::{Completion, EngineError, Event, GenerationId, Request, Sampling, TokenId};
 use lithos_protocol::{ApiError, Conversation};
 
 /// What clients are told about a model.
@@ -34,15 +34,23 @@ pub trait TextModel: Send + 'static {
     /// If the model has no text side.
     fn prompts(&self) -> Result<Box<dyn Prompts>, ModelError>;
 
-    /// Answers a prompt. Text is handed out as it becomes certain.
+    /// How many requests it answers side by side.
+    fn slots(&self) -> usize {
+        1
+    }
+
+    /// Takes a request on, of at most as many as there are slots. Its work is done by [`TextModel::step`].
     ///
     /// # Errors
     /// [`ModelError`], whose kind says whose fault it is.
-    fn generate(
-        &mut self,
-        request: &Request,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Completion, ModelError>;
+    fn admit(&mut self, request: Request) -> Result<GenerationId, ModelError>;
+
+    /// Does a little of the work of all requests that it has taken on. Text is handed out as it becomes certain. Returns those that have
+    /// ended.
+    fn step(&mut self, on_event: &mut dyn FnMut(GenerationId, Event<'_>)) -> Vec<Ended>;
+
+    /// Forgets all requests that it has taken on, after a failure that left them in an unknown state.
+    fn abandon(&mut self);
 
     /// How tokens are chosen where a request does not say.
     fn default_sampling(&self) -> Sampling;
@@ -52,6 +60,9 @@ pub trait TextModel: Send + 'static {
         Resources::default()
     }
 }
+
+/// A request that has ended, and what it came to.
+pub type Ended = (GenerationId, Result<Completion, ModelError>);
 
 /// The text side of a model.
 pub trait Prompts: Send + Sync + 'static {

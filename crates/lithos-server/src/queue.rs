@@ -39,9 +39,10 @@ pub(crate) enum JobEvent {
     Failed(ApiError),
 }
 
-/// Jobs that wait, and the one that runs.
+/// Jobs that wait, and those that run.
 pub(crate) struct JobQueue {
     capacity: usize,
+    slots: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -49,14 +50,27 @@ pub(crate) struct JobQueue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Job>,
-    running: Option<Cancel>,
+    running: Vec<Cancel>,
     closed: bool,
 }
 
+impl State {
+    /// Takes the next job that somebody still waits for.
+    fn take(&mut self) -> Option<Job> {
+        loop {
+            let job = self.waiting.pop_front()?;
+            if !job.cancel.is_cancelled() {
+                self.running.push(job.cancel.clone());
+                return Some(job);
+            }
+        }
+    }
+}
+
 impl JobQueue {
-    /// A queue in which `capacity` jobs may wait while one runs.
-    pub(crate) fn new(capacity: usize) -> Self {
-        JobQueue { capacity, state: Mutex::default(), changed: Condvar::new() }
+    /// A queue in which `capacity` jobs may wait while `slots` run.
+    pub(crate) fn new(capacity: usize, slots: usize) -> Self {
+        JobQueue { capacity, slots, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Adds a job at the end.
@@ -70,7 +84,7 @@ impl JobQueue {
         }
         // Whoever went away while waiting takes no place.
         state.waiting.retain(|job| !job.cancel.is_cancelled());
-        let free = if state.running.is_some() { self.capacity } else { self.capacity + 1 };
+        let free = self.capacity + self.slots.saturating_sub(state.running.len());
         if state.waiting.len() >= free {
             return Err(full(state.waiting.len()));
         }
@@ -79,20 +93,15 @@ impl JobQueue {
         Ok(())
     }
 
-    /// Waits for the next job; `None` once the queue is closed. The job before it counts as done.
+    /// Waits for the next job; `None` once the queue is closed.
     pub(crate) fn next(&self) -> Option<Job> {
         let mut state = self.lock();
-        state.running = None;
         loop {
             if state.closed {
                 return None;
             }
-            match state.waiting.pop_front() {
-                Some(job) if job.cancel.is_cancelled() => {}
-                Some(job) => {
-                    state.running = Some(job.cancel.clone());
-                    return Some(job);
-                }
+            match state.take() {
+                Some(job) => return Some(job),
                 None => {
                     let woken = self.changed.wait(state);
                     state = woken.unwrap_or_else(PoisonError::into_inner);
@@ -101,20 +110,33 @@ impl JobQueue {
         }
     }
 
+    /// The next job, if one waits.
+    pub(crate) fn next_if_any(&self) -> Option<Job> {
+        self.lock().take()
+    }
+
+    /// A job that was taken has ended.
+    pub(crate) fn ended(&self, job: &Job) {
+        self.lock().running.retain(|cancel| !cancel.is(&job.cancel));
+    }
+
     /// Jobs that wait, and jobs that run.
     pub(crate) fn lengths(&self) -> (usize, usize) {
         let state = self.lock();
         let waiting = state.waiting.iter().filter(|job| !job.cancel.is_cancelled()).count();
-        (waiting, usize::from(state.running.is_some()))
+        (waiting, state.running.len())
     }
 
-    /// Ends everything: the running job is cancelled, waiting ones are turned away, and no more are taken.
+    /// Jobs that can run side by side.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Ends everything: running jobs are cancelled, waiting ones are turned away, and no more are taken.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        if let Some(running) = &state.running {
-            running.cancel();
-        }
+        state.running.iter().for_each(Cancel::cancel);
         for job in state.waiting.drain(..) {
             // Who has gone does not need to know.
             let _ = job.events.send(JobEvent::Failed(shutting_down()));
@@ -172,25 +194,43 @@ mod tests {
 
     #[test]
     fn jobs_come_out_in_order_and_never_more_than_fit() {
-        let queue = JobQueue::new(2);
+        let queue = JobQueue::new(2, 1);
         for name in ["a", "b", "c"] {
             push(&queue, name).unwrap();
         }
         assert_eq!(push(&queue, "d").unwrap_err().status, 429);
         assert_eq!(queue.lengths(), (3, 0));
-        assert_eq!(queue.next().unwrap().prompt, prompt("a"));
+        let a = queue.next().unwrap();
+        assert_eq!(a.prompt, prompt("a"));
         assert_eq!(queue.lengths(), (2, 1));
         // One runs and two wait.
         assert_eq!(push(&queue, "d").unwrap_err().status, 429);
+        queue.ended(&a);
         assert_eq!(queue.next().unwrap().prompt, prompt("b"));
         push(&queue, "d").unwrap();
         assert_eq!(queue.next().unwrap().prompt, prompt("c"));
         assert_eq!(queue.next().unwrap().prompt, prompt("d"));
+        assert!(queue.next_if_any().is_none());
+        assert_eq!(queue.lengths(), (0, 3));
+    }
+
+    #[test]
+    fn as_many_run_as_there_are_slots() {
+        let queue = JobQueue::new(1, 2);
+        for name in ["a", "b", "c"] {
+            push(&queue, name).unwrap();
+        }
+        assert_eq!(push(&queue, "d").unwrap_err().status, 429);
+        let (a, _b) = (queue.next().unwrap(), queue.next_if_any().unwrap());
+        assert_eq!(push(&queue, "d").unwrap_err().status, 429);
+        queue.ended(&a);
+        push(&queue, "d").unwrap();
+        assert_eq!(queue.lengths(), (2, 1));
     }
 
     #[test]
     fn who_goes_away_frees_the_place_and_is_not_run() {
-        let queue = JobQueue::new(0);
+        let queue = JobQueue::new(0, 1);
         let first = push(&queue, "a").unwrap();
         assert!(push(&queue, "b").is_err());
         first.cancel();
@@ -200,7 +240,7 @@ mod tests {
 
     #[test]
     fn closing_cancels_and_turns_away() {
-        let queue = JobQueue::new(4);
+        let queue = JobQueue::new(4, 1);
         let running = push(&queue, "a").unwrap();
         let _job = queue.next().unwrap();
         let (waiting, _, mut events) = job("b");

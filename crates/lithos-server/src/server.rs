@@ -114,7 +114,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         options.check_key(address)?;
         let prompts: Arc<dyn Prompts> = model.prompts().map_err(ServeError::NoPrompts)?.into();
-        let queue = Arc::new(JobQueue::new(options.queue_capacity));
+        let queue = Arc::new(JobQueue::new(options.queue_capacity, model.slots()));
         let info = model.info();
         let metrics = Arc::new(Metrics::new(&info, model.resources(), options));
         let health = Arc::new(Health::default());

@@ -1,10 +1,11 @@
 //! The thread that owns the model.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use lithos_engine::{Completion, Event, FinishReason, Request};
+use lithos_engine::{Completion, Event, FinishReason, GenerationId, Request};
 use lithos_protocol::{ApiError, Ending, ThoughtParser, TokenCounts};
 use tokio::sync::oneshot;
 
@@ -31,6 +32,16 @@ pub(crate) fn start(
     Ok(on_end)
 }
 
+/// A job that the model has taken on.
+struct Running {
+    job: Job,
+    /// Whether its client knows that it has begun.
+    started: bool,
+}
+
+/// Jobs that the model has taken on.
+type RunningJobs = HashMap<GenerationId, Running>;
+
 fn work(
     model: &mut impl TextModel,
     prompts: &dyn Prompts,
@@ -38,21 +49,8 @@ fn work(
     metrics: &Metrics,
     health: &Health,
 ) {
-    // What a slot holds after a panic is unknown, so the next request starts from nothing.
-    let mut reuse = true;
-    while let Some(job) = queue.next() {
-        metrics.waited(job.queued.elapsed());
-        let answered =
-            catch_unwind(AssertUnwindSafe(|| answer(model, prompts, &job, reuse, metrics)));
-        reuse = answered.is_ok();
-        let last = match answered {
-            Ok(Ok(last)) => last,
-            Ok(Err(error)) => JobEvent::Failed(error),
-            Err(_) => {
-                let message = "the model failed unexpectedly; the server's own output says why";
-                JobEvent::Failed(ApiError::internal(message))
-            }
-        };
+    let mut running = RunningJobs::new();
+    let end = |job: &Job, last: JobEvent| {
         match &last {
             JobEvent::Failed(error) if error.status == 500 => {
                 health.failed();
@@ -61,41 +59,88 @@ fn work(
             JobEvent::Finished(..) => health.answered(),
             _ => {}
         }
+        queue.ended(job);
         // Who has gone does not need to know.
         let _ = job.events.send(last);
+    };
+    loop {
+        let mut next = match running.len() {
+            0 => match queue.next() {
+                Some(job) => Some(job),
+                None => return,
+            },
+            some if some < model.slots() => queue.next_if_any(),
+            _ => None,
+        };
+        let worked = catch_unwind(AssertUnwindSafe(|| match &next {
+            Some(job) => {
+                metrics.waited(job.queued.elapsed());
+                let admitted = model.admit(request(job));
+                let Some(job) = next.take() else { return };
+                match admitted {
+                    Ok(id) => _ = running.insert(id, Running { job, started: false }),
+                    Err(error) => end(&job, JobEvent::Failed(error.into())),
+                }
+            }
+            None => {
+                for (id, completion) in model.step(&mut |id, event| tell(&mut running, id, event)) {
+                    let Some(Running { job, .. }) = running.remove(&id) else { continue };
+                    let last = completion.map_err(ApiError::from).and_then(|completion| {
+                        metrics.completed(&completion);
+                        last_event(prompts, &job, completion)
+                    });
+                    end(&job, last.unwrap_or_else(JobEvent::Failed));
+                }
+            }
+        }));
+        if worked.is_err() {
+            // What the slots hold is unknown: none of their answers can go on.
+            model.abandon();
+            for job in running.drain().map(|(_, running)| running.job).chain(next) {
+                let message = "the model failed unexpectedly; the server's own output says why";
+                end(&job, JobEvent::Failed(ApiError::internal(message)));
+            }
+        }
     }
 }
 
-/// Answers one job; returns its last event.
-fn answer(
-    model: &mut impl TextModel,
-    prompts: &dyn Prompts,
-    job: &Job,
-    reuse: bool,
-    metrics: &Metrics,
-) -> Result<JobEvent, ApiError> {
-    let request = Request {
+fn request(job: &Job) -> Request {
+    Request {
         prompt: job.prompt.clone(),
         sampling: job.sampling.clone(),
         max_tokens: job.max_tokens,
         stop: job.stop.clone(),
         ignore_end: job.ignore_end,
-        reuse,
+        reuse: true,
         cancel: job.cancel.clone(),
+    }
+}
+
+/// Tells a client what has happened, and ends the generation if nobody is there to hear it.
+fn tell(running: &mut RunningJobs, id: GenerationId, event: Event<'_>) {
+    let Some(Running { job, started }) = running.get_mut(&id) else { return };
+    let send = |event| {
+        if job.events.send(event).is_err() {
+            job.cancel.cancel();
+        }
     };
-    let mut started = false;
-    let completion = model.generate(&request, &mut |event| {
-        if !started {
-            started = true;
-            send(job, JobEvent::Started);
-        }
-        if let Event::Text(text) = event
-            && !text.is_empty()
-        {
-            send(job, JobEvent::Text(text.to_owned()));
-        }
-    })?;
-    metrics.completed(&completion);
+    if !*started {
+        *started = true;
+        send(JobEvent::Started);
+    }
+    if let Event::Text(text) = event
+        && !text.is_empty()
+    {
+        send(JobEvent::Text(text.to_owned()));
+    }
+}
+
+/// The last event of a job that came to this.
+fn last_event(
+    prompts: &dyn Prompts,
+    job: &Job,
+    completion: Completion,
+) -> Result<JobEvent, ApiError> {
     let ending = match completion.finish {
         FinishReason::Stop => stop_text(prompts, &job.stop, &completion)
             .map_or(Ending::Model, |stop| Ending::StopText(stop.to_owned())),
@@ -149,11 +194,4 @@ fn stop_text<'s>(
     let found = stops.iter().map(String::as_str).filter(|stop| rest.starts_with(stop));
     // Of two that begin at one place the shorter is complete first.
     found.min_by_key(|stop| stop.len())
-}
-
-/// Sends an event, and ends the generation if nobody is there to read it.
-fn send(job: &Job, event: JobEvent) {
-    if job.events.send(event).is_err() {
-        job.cancel.cancel();
-    }
 }

@@ -7,29 +7,15 @@ mod fixture;
 use axum::response::Response;
 use fake::FakeModel;
 use fixture::{LOOPBACK, post, read_json, read_text};
-use lithos_engine::{Completion, Event, Request, Sampling, Speculation};
-use lithos_server::{ModelError, ModelInfo, Prompts, Server, ServerOptions, TextModel};
+use lithos_engine::Speculation;
+use lithos_server::{Server, ServerOptions};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 /// The fake model with a drafter.
-struct Drafted(FakeModel);
-
-impl TextModel for Drafted {
-    fn info(&self) -> ModelInfo {
-        self.0.info()
-    }
-
-    fn prompts(&self) -> Result<Box<dyn Prompts>, ModelError> {
-        self.0.prompts()
-    }
-
-    fn generate(
-        &mut self,
-        request: &Request,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Completion, ModelError> {
-        let mut completion = self.0.generate(request, on_event)?;
+fn drafted() -> FakeModel {
+    let (mut model, _) = FakeModel::new();
+    model.finish = |completion| {
         completion.speculation = Some(Speculation {
             source: "mtp",
             rounds: 4,
@@ -40,21 +26,14 @@ impl TextModel for Drafted {
             verify_len_hist: vec![0, 1, 1, 2],
             ..Speculation::default()
         });
-        Ok(completion)
-    }
-
-    fn default_sampling(&self) -> Sampling {
-        self.0.default_sampling()
-    }
+    };
+    model
 }
 
-async fn ask(path: &str, stream: bool, drafted: bool) -> Response {
-    let (model, _) = FakeModel::new();
-    let (options, address) = (ServerOptions::default(), LOOPBACK.parse().unwrap());
-    let server = match drafted {
-        true => Server::start(Drafted(model), &options, address).unwrap(),
-        false => Server::start(model, &options, address).unwrap(),
-    };
+async fn ask(path: &str, stream: bool, with_drafter: bool) -> Response {
+    let model = if with_drafter { drafted() } else { FakeModel::new().0 };
+    let server =
+        Server::start(model, &ServerOptions::default(), LOOPBACK.parse().unwrap()).unwrap();
     let mut body = match path {
         "/v1/responses" => json!({"input": "say so"}),
         _ => json!({"messages": [{"role": "user", "content": "say so"}], "max_tokens": 9}),

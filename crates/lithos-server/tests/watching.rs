@@ -10,9 +10,8 @@ use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
 use fake::FakeModel;
 use fixture::{Fixture, LOOPBACK, post, read_text};
-use lithos_engine::{Completion, Event, Request as EngineRequest, Sampling};
 use lithos_engine::{Speculation, Timings};
-use lithos_server::{ModelError, ModelInfo, Prompts, Resources, Server, ServerOptions, TextModel};
+use lithos_server::{Resources, Server, ServerOptions};
 use serde_json::json;
 use tower::ServiceExt;
 
@@ -56,23 +55,10 @@ async fn state(server: &Server) -> (StatusCode, String) {
 }
 
 /// The fake model on a machine that is known, with times and drafts that are.
-struct Timed(FakeModel);
-
-impl TextModel for Timed {
-    fn info(&self) -> ModelInfo {
-        self.0.info()
-    }
-
-    fn prompts(&self) -> Result<Box<dyn Prompts>, ModelError> {
-        self.0.prompts()
-    }
-
-    fn generate(
-        &mut self,
-        request: &EngineRequest,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Completion, ModelError> {
-        let mut completion = self.0.generate(request, on_event)?;
+fn timed() -> FakeModel {
+    let (mut model, _) = FakeModel::new();
+    model.resources = Resources { memory: Some(7_000_000), read_per_pass: Some(1_000_000) };
+    model.finish = |completion| {
         completion.reused_tokens = 3;
         completion.timings =
             Timings { prefill: Duration::from_millis(500), decode: Duration::from_secs(2) };
@@ -84,22 +70,14 @@ impl TextModel for Timed {
             accepted: 2,
             ..Speculation::default()
         });
-        Ok(completion)
-    }
-
-    fn default_sampling(&self) -> Sampling {
-        self.0.default_sampling()
-    }
-
-    fn resources(&self) -> Resources {
-        Resources { memory: Some(7_000_000), read_per_pass: Some(1_000_000) }
-    }
+    };
+    model
 }
 
 #[tokio::test]
 async fn what_an_answer_took_is_counted() {
     let options = ServerOptions { read_stream: Some(9_000_000), ..Default::default() };
-    let model = Timed(FakeModel::new().0);
+    let model = timed();
     let server = Server::start(model, &options, LOOPBACK.parse().unwrap()).unwrap();
     let before = metrics(&server).await;
     assert_eq!(value(&before, "lithos_completion_tokens_total"), Some(0.0));

@@ -4,19 +4,23 @@ use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{Context, anyhow};
-use lithos_engine::Engine;
+use lithos_engine::{Engine, EngineOptions};
 use lithos_server::ServerOptions;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::ModelArgs;
 use crate::model::{self, Given};
 
-/// Opens a model that can be talked with.
+/// Requests that are answered side by side, where nothing else is asked for.
+pub const SLOTS: usize = 4;
+
+/// Opens a model that can be talked with, by so many at a time at most.
 ///
 /// # Errors
 /// One line that names the file and the cause; also for a model without tokenizer or chat template.
-pub fn open(model: Given<'_>, args: &ModelArgs) -> anyhow::Result<Engine> {
-    let engine = args.open(model)?.engine;
+pub fn open(model: Given<'_>, args: &ModelArgs, slots: usize) -> anyhow::Result<Engine> {
+    let options = EngineOptions { slots, ..args.options() };
+    let engine = model::open(model, args.drafts.draft.path(), options)?.engine;
     engine.text()?.template()?;
     Ok(engine)
 }
@@ -42,7 +46,7 @@ impl Serving {
     /// # Errors
     /// As [`open`], or if there is no port.
     pub fn start(args: &ModelArgs) -> anyhow::Result<Self> {
-        let engine = open(model::given(args.model.as_deref())?, args)?;
+        let engine = open(model::given(args.model.as_deref())?, args, SLOTS)?;
         let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen on 127.0.0.1")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

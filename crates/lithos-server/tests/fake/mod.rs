@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lithos_engine::{
-    Completion, Event, FinishReason, Request, Sampling, StopTexts, Timings, TokenId,
+    Completion, Event, FinishReason, GenerationId, Request, Sampling, StopTexts, Timings, TokenId,
 };
 use lithos_protocol::Conversation;
-use lithos_server::{ModelError, ModelInfo, Prompts, TextModel};
+use lithos_server::{Ended, ModelError, ModelInfo, Prompts, Resources, TextModel};
 use serde_json::{Map, Value};
 
 /// Ends a prompt in which thinking was asked for by `enable_thinking`: the answer then begins inside a thought.
@@ -34,6 +34,11 @@ pub const CONTEXT: usize = 4096;
 /// The fake model.
 pub struct FakeModel {
     control: Arc<Control>,
+    admitted: Option<Request>,
+    /// What becomes of a completion before it is handed out.
+    pub finish: fn(&mut Completion),
+    /// What it takes of the machine.
+    pub resources: Resources,
 }
 
 /// What a test sees of the model, and how it lets it go on.
@@ -42,6 +47,8 @@ pub struct Control {
     released: AtomicBool,
     /// Generations begun.
     pub begun: AtomicUsize,
+    /// How often everything was abandoned.
+    pub abandoned: AtomicUsize,
     /// Generations ended by a cancellation.
     pub cancelled: AtomicUsize,
     /// All requests that reached the model.
@@ -77,7 +84,13 @@ impl FakeModel {
     /// A model and its control.
     pub fn new() -> (Self, Arc<Control>) {
         let control = Arc::new(Control::default());
-        (FakeModel { control: control.clone() }, control)
+        let model = FakeModel {
+            control: control.clone(),
+            admitted: None,
+            finish: |_| (),
+            resources: Resources::default(),
+        };
+        (model, control)
     }
 
     /// Waits to be released; returns whether the generation was cancelled instead.
@@ -159,8 +172,38 @@ impl TextModel for FakeModel {
         Ok(Box::new(FakePrompts { control: self.control.clone() }))
     }
 
-    fn generate(
-        &mut self,
+    fn admit(&mut self, request: Request) -> Result<GenerationId, ModelError> {
+        self.admitted = Some(request);
+        Ok(GenerationId(0))
+    }
+
+    fn step(&mut self, on_event: &mut dyn FnMut(GenerationId, Event<'_>)) -> Vec<Ended> {
+        let Some(request) = self.admitted.take() else { return Vec::new() };
+        let id = GenerationId(0);
+        let mut completion = self.answer(&request, &mut |event| on_event(id, event));
+        if let Ok(completion) = &mut completion {
+            (self.finish)(completion);
+        }
+        vec![(id, completion)]
+    }
+
+    fn abandon(&mut self) {
+        self.admitted = None;
+        self.control.abandoned.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn default_sampling(&self) -> Sampling {
+        Sampling { temperature: 0.7, top_k: 20, ..Sampling::greedy() }
+    }
+
+    fn resources(&self) -> Resources {
+        self.resources
+    }
+}
+
+impl FakeModel {
+    fn answer(
+        &self,
         request: &Request,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Completion, ModelError> {
@@ -198,10 +241,6 @@ impl TextModel for FakeModel {
             timings: Timings::default(),
             speculation: None,
         })
-    }
-
-    fn default_sampling(&self) -> Sampling {
-        Sampling { temperature: 0.7, top_k: 20, ..Sampling::greedy() }
     }
 }
 

@@ -4,9 +4,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use lithos_engine::Engine;
+use lithos_engine::{Engine, MAX_SLOTS};
 use lithos_server::{ServerOptions, serve_while_loading};
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
@@ -43,7 +43,7 @@ With a coding agent, or in a browser:
   http://127.0.0.1:8080/
 
 Answers POST /v1/chat/completions, /v1/responses and /v1/messages (streamed or not), POST /v1/messages/count_tokens, GET /v1/models, \
-GET /health (loading, ready, busy or failing) and GET /metrics (for Prometheus), one request at a time, in order. \
+GET /health (loading, ready, busy or failing) and GET /metrics (for Prometheus). \
 Ctrl-C ends it. LITHOS_LOG says which log lines are written, such as LITHOS_LOG=warn or LITHOS_LOG=lithos_server=debug.")]
 pub struct ServeArgs {
     /// The address to listen on; one that other machines reach needs a key
@@ -54,7 +54,10 @@ pub struct ServeArgs {
     port: u16,
     #[command(flatten, next_help_heading = "Server")]
     key: KeyArgs,
-    /// Requests that may wait while one runs; those past it are told to try again
+    /// Requests that are answered side by side, each with a context of its own: fewer where memory does not hold as many
+    #[arg(long, value_name = "N", default_value_t = serving::SLOTS as u32, value_parser = slots(), help_heading = "Server")]
+    slots: u32,
+    /// Requests that may wait while others run; those past it are told to try again
     #[arg(long, value_name = "N", default_value = "32", value_parser = count(), help_heading = "Server")]
     queue: usize,
     /// A host name that clients may use besides those of this machine; may be repeated
@@ -107,7 +110,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         };
         serve_while_loading(&listener, &meanwhile, opened).await.map(|()| listener)
     });
-    let mut engine = serving::open(model, &args.model)?;
+    let mut engine = serving::open(model, &args.model, args.slots as usize)?;
     if args.measure_stream {
         options.read_stream = Some(measure_stream(&mut engine, args.model.engine.threads)?);
     }
@@ -115,7 +118,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         let listener = loading.await.map_err(|error| anyhow!("the server ended: {error}"))??;
         let shutdown = interrupted();
-        greet(args, &engine.name(), address);
+        greet(args, &engine, address);
         lithos_server::serve(listener, engine, options, shutdown).await?;
         anyhow::Ok(())
     })?;
@@ -161,8 +164,20 @@ fn log(form: LogForm) {
     }
 }
 
-/// Says where the server is and how to ask it something.
-fn greet(args: &ServeArgs, model: &str, address: SocketAddr) {
+/// Up to as many slots as a pass can carry.
+fn slots() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..=MAX_SLOTS as i64)
+}
+
+/// Says where the server is, how many it answers at a time, and how to ask it something.
+fn greet(args: &ServeArgs, engine: &Engine, address: SocketAddr) {
+    let (model, slots, context) = (engine.name(), engine.slots(), engine.context());
+    let fewer = if slots < args.slots as usize { ": memory does not hold more" } else { "" };
+    let many = if slots == 1 { "one request" } else { "requests" };
+    output::line(&format!(
+        "answers {many} of up to {context} tokens{}{fewer}",
+        if slots == 1 { " at a time".to_owned() } else { format!(", {slots} at a time") }
+    ));
     let mut header = String::new();
     if let Some(key) = args.key.in_shell() {
         header = format!(" \\\n    -H \"Authorization: Bearer {key}\"");
