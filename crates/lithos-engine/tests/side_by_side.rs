@@ -30,7 +30,7 @@ fn requests(count: usize, seed: u64) -> Vec<Request> {
         let prompt = (0..length).map(|_| TokenId(random.random_range(0..4000))).collect();
         let mut request = Request::new(prompt);
         request.max_tokens = Some(random.random_range(1..40));
-        request.ignore_end = index % 3 == 0;
+        request.ignore_end = index.is_multiple_of(3);
         request.reuse = true;
         if index % 2 == 1 {
             request.sampling = Sampling {
