@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lithos_compiler::{Fusion, MAX_DECODE_ROWS, SlotRows, StepState};
+use lithos_constraint::Constraint;
 use lithos_format::Checkpoint;
 use lithos_graph::{Graph, StateKind};
 use lithos_model::dspark::{self, DraftHead};
@@ -24,10 +25,11 @@ use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
 use crate::passes::PassTimes;
 use crate::request::{Completion, Event, FinishReason, Request, Timings};
-use crate::sampling::{Sampler, Sampling};
+use crate::sampling::Sampler;
 use crate::sequence::{Sequence, Slot};
 use crate::speculation::{Speculation, Speculator};
 use crate::stop::StopTexts;
+use crate::text_side::TextSide;
 
 /// Positions of the context unless asked otherwise, where model and memory allow: coding agents refuse less.
 const DEFAULT_CONTEXT: usize = 65_536;
@@ -52,7 +54,7 @@ pub struct Engine {
     most_context: usize,
     kind: BackendKind,
     options: EngineOptions,
-    text: Result<Text, String>,
+    pub(crate) text: Result<TextSide, String>,
     notices: Vec<String>,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) slots: Vec<Slot>,
@@ -166,7 +168,7 @@ impl Engine {
             most_context: graph.limits.context,
             kind: options.backend,
             options,
-            text,
+            text: text.map(|text| TextSide::new(text, graph.limits.vocabulary)),
             notices,
             backend,
             slots: vec![Slot::default(); SLOTS],
@@ -289,22 +291,6 @@ impl Engine {
         self.backend.memory()
     }
 
-    /// The tokenizer, template and defaults.
-    ///
-    /// # Errors
-    /// [`EngineError::NoText`] if the checkpoint has no usable tokenizer.
-    pub fn text(&self) -> Result<&Text, EngineError> {
-        self.text.as_ref().map_err(|cause| EngineError::NoText(cause.clone()))
-    }
-
-    /// The checkpoint's own choice of sampling.
-    pub fn default_sampling(&self) -> Sampling {
-        match &self.text {
-            Ok(text) => Sampling::from_defaults(text.defaults()),
-            Err(_) => Sampling::greedy(),
-        }
-    }
-
     /// The first slot, to run passes on. It keeps what it has taken in.
     pub fn sequence(&mut self) -> Sequence<'_> {
         Sequence::new(self, 0)
@@ -332,7 +318,8 @@ impl Engine {
             text: String::new(),
         };
         let limit = self.check(request)?;
-        let mut sampler = Sampler::new(request.sampling.clone(), &request.prompt);
+        let walk = request.constraint.as_ref().map(Constraint::begin);
+        let mut sampler = Sampler::new(request.sampling.clone(), &request.prompt).constrained(walk);
         let started = Instant::now();
         let reused = self.begin(request);
         let first = self.take_in(request, reused, &mut sampler, on_event)?;
@@ -425,7 +412,7 @@ impl Engine {
             }
             on_event(Event::Prefill { done, total });
         }
-        Ok(first)
+        Ok(first.transpose()?)
     }
 
     /// One round after another until something ends the generation.
@@ -442,7 +429,8 @@ impl Engine {
         if limit == 0 {
             return Ok((FinishReason::Length, None));
         }
-        if let Some(finish) = output.take(token, limit, request, on_event) {
+        let complete = sampler.is_complete();
+        if let Some(finish) = output.take(token, complete, limit, request, on_event) {
             return Ok((finish, None));
         }
         if self.speculator.is_some() {
@@ -456,9 +444,10 @@ impl Engine {
         }
         loop {
             let mut sequence = self.sequence();
-            token = sampler.sample(sequence.decode(&[token])?);
+            token = sampler.sample(sequence.decode(&[token])?)?;
             sequence.accept(1);
-            if let Some(finish) = output.take(token, limit, request, on_event) {
+            let complete = sampler.is_complete();
+            if let Some(finish) = output.take(token, complete, limit, request, on_event) {
                 return Ok((finish, None));
             }
         }
@@ -478,7 +467,7 @@ impl Engine {
             let passes = PASSES_PER_VISIT.min(left);
             let visit = self.sequence().rounds(passes, PASSES_PER_VISIT.min(left - passes))?;
             for token in visit.tokens {
-                if let Some(finish) = output.take(token, limit, request, on_event) {
+                if let Some(finish) = output.take(token, false, limit, request, on_event) {
                     break 'visits finish;
                 }
             }
@@ -502,15 +491,16 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Takes in a token; returns why the generation ends with it, if it does.
+    /// Takes in a token, which may complete the form of the answer; returns why the generation ends with it, if it does.
     pub(crate) fn take(
         &mut self,
         token: TokenId,
+        complete: bool,
         limit: usize,
         request: &Request,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Option<FinishReason> {
-        if self.push(token, on_event) {
+        if self.push(token, on_event) || complete {
             return Some(FinishReason::Stop);
         }
         if self.tokens.len() == limit {

@@ -27,6 +27,7 @@ mod sampling;
 mod sequence;
 mod speculation;
 mod stop;
+mod text_side;
 mod verify_length;
 
 pub use drafters::{Draft, DraftLength, Drafter, Dspark, MOST_DRAFTS, Outcome, Proposal};
@@ -35,6 +36,7 @@ pub use error::EngineError;
 pub use lithos_compiler::{
     ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, Fusion, MAX_DECODE_ROWS, MAX_ENDS,
 };
+pub use lithos_constraint::{Constraint, ConstraintError, Form, Grammars};
 pub use lithos_cpu::simd::Isa;
 pub use lithos_model::text::TokenId;
 pub use options::{BackendKind, EngineOptions};

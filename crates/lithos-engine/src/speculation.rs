@@ -144,7 +144,7 @@ impl Speculator {
         sequence: &mut Sequence<'_>,
         anchor: TokenId,
         most: usize,
-        choose: &mut dyn FnMut(&[f32]) -> (TokenId, bool),
+        choose: &mut dyn FnMut(&[f32]) -> Result<(TokenId, bool), EngineError>,
     ) -> Result<TokenId, EngineError> {
         let began = Instant::now();
         let proposal = self.drafter.propose(sequence, MOST_DRAFTS.min(most))?;
@@ -158,7 +158,7 @@ impl Speculator {
         self.costs.observe(rows.len(), verified_at - drafted);
         let mut chosen = Vec::with_capacity(rows.len());
         for (row, logits) in logits.chunks(vocabulary).enumerate() {
-            let (token, ended) = choose(logits);
+            let (token, ended) = choose(logits)?;
             chosen.push(token);
             if ended || drafts.get(row) != Some(&token) {
                 break;
@@ -221,9 +221,9 @@ impl Engine {
             let left = limit - output.tokens.len() - 1;
             let room = context.saturating_sub(sequence.tokens().len() + 1);
             let mut choose = |logits: &[f32]| {
-                let token = sampler.sample(logits);
-                finish = output.take(token, limit, request, on_event);
-                (token, finish.is_some())
+                let token = sampler.sample(logits)?;
+                finish = output.take(token, sampler.is_complete(), limit, request, on_event);
+                Ok((token, finish.is_some()))
             };
             match speculator.round(&mut sequence, token, left.min(room), &mut choose) {
                 Ok(last) => token = last,

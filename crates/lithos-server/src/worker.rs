@@ -80,6 +80,7 @@ fn answer(
         max_tokens: job.max_tokens,
         stop: job.stop.clone(),
         ignore_end: job.ignore_end,
+        constraint: None,
         reuse,
         cancel: job.cancel.clone(),
     };

@@ -8,6 +8,7 @@ mod catalogue;
 mod commands;
 mod conversation;
 mod endpoint;
+mod form;
 mod interrupt;
 mod key;
 mod launch;
