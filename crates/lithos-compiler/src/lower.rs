@@ -6,7 +6,9 @@
 
 use std::collections::HashMap;
 
-use lithos_graph::{Dimension, Graph, Op, OpKind, Part, Reach, StateKind, ValueId};
+use lithos_graph::{
+    DType, Dimension, Graph, Op, OpKind, Part, Reach, StateKind, ValueId, ValueKind,
+};
 
 use crate::schedule::{CompileError, MergeIn, Options, PassKind};
 use crate::task::{
@@ -19,6 +21,7 @@ pub(crate) struct Lowered {
     pub(crate) groups: Vec<TaskGroup>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) prepared: Vec<Prepared>,
+    pub(crate) inputs: Vec<BufferId>,
     pub(crate) logits: BufferId,
 }
 
@@ -38,6 +41,14 @@ pub(crate) fn lower(graph: &Graph, options: Options) -> Result<Lowered, CompileE
         buffers: Vec::new(),
         prepared: Vec::new(),
     };
+    // Tokens are not among them: they are numbers that only a gather reads.
+    let given = |id: &ValueId| {
+        let value = graph.value(*id);
+        matches!(value.kind, ValueKind::Input) && value.dtype == DType::F32
+    };
+    let mut given: Vec<ValueId> = lowering.readers.keys().copied().filter(given).collect();
+    given.sort_unstable();
+    let inputs = given.into_iter().map(|id| lowering.buffer(id, BufferRows::Pass)).collect();
     for index in 0..graph.ops.len() {
         if !lowering.absorbed[index] {
             lowering.op(index)?;
@@ -48,6 +59,7 @@ pub(crate) fn lower(graph: &Graph, options: Options) -> Result<Lowered, CompileE
         groups: lowering.groups,
         buffers: lowering.buffers,
         prepared: lowering.prepared,
+        inputs,
         logits,
     })
 }

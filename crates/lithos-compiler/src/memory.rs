@@ -2,18 +2,22 @@
 
 use std::ops::Range;
 
-use crate::task::{Buffer, BufferRows, Place, TaskGroup};
+use crate::task::{Buffer, BufferId, BufferRows, Place, TaskGroup};
 
 /// Alignment of every buffer: a cache line and the widest vector.
 const ALIGNMENT: usize = 64;
 
-/// First and last phase in which each buffer is touched; `None` for one that never is.
+/// First and last phase in which each buffer is touched; `None` for one that never is. Inputs are there from the first phase on.
 pub(crate) fn lifetimes(
     buffers: &[Buffer],
+    inputs: &[BufferId],
     groups: &[TaskGroup],
     phases: &[Range<usize>],
 ) -> Vec<Option<(usize, usize)>> {
     let mut lifetimes: Vec<Option<(usize, usize)>> = vec![None; buffers.len()];
+    for input in inputs {
+        lifetimes[input.index()] = Some((0, 0));
+    }
     for (phase, range) in phases.iter().enumerate() {
         for group in &groups[range.clone()] {
             for access in group.reads.iter().chain(&group.writes) {

@@ -79,6 +79,8 @@ pub struct Schedule {
     pub buffers: Vec<Buffer>,
     /// Operands prepared once for many rows.
     pub prepared: Vec<Prepared>,
+    /// Buffers that are given with each pass, beside its tokens.
+    pub inputs: Vec<BufferId>,
     /// Groups in an order in which they can run.
     pub groups: Vec<TaskGroup>,
     /// Ranges of groups that may run at once.
@@ -123,7 +125,7 @@ impl Schedule {
         let (groups, mut buffers) = (lowered.groups, lowered.buffers);
         let mut phases = phases(&groups);
         let regions = regions(&groups, &mut phases, options.fusion);
-        let lifetimes = memory::lifetimes(&buffers, &groups, &phases);
+        let lifetimes = memory::lifetimes(&buffers, &lowered.inputs, &groups, &phases);
         let arena = memory::plan(&mut buffers, lifetimes, |rows| match rows {
             BufferRows::Pass => options.pass.max_rows(),
             BufferRows::Logit => MAX_DECODE_ROWS,
@@ -137,6 +139,7 @@ impl Schedule {
             fusion: options.fusion,
             buffers,
             prepared: lowered.prepared,
+            inputs: lowered.inputs,
             groups,
             phases,
             regions,

@@ -29,7 +29,8 @@ impl Schedule {
     /// [`ScheduleError`] for the first contradiction.
     pub fn verify(&self, graph: &Graph) -> Result<(), ScheduleError> {
         self.verify_cover()?;
-        let mut written: HashSet<Place> = HashSet::new();
+        let mut written: HashSet<Place> =
+            self.inputs.iter().map(|input| Place::Buffer(*input)).collect();
         for (index, phase) in self.phases.iter().enumerate() {
             let fail = |problem: String| ScheduleError { phase: index, problem };
             let groups = &self.groups[phase.clone()];
@@ -86,7 +87,7 @@ impl Schedule {
     }
 
     fn verify_memory(&self) -> Result<(), ScheduleError> {
-        let lifetimes = memory::lifetimes(&self.buffers, &self.groups, &self.phases);
+        let lifetimes = memory::lifetimes(&self.buffers, &self.inputs, &self.groups, &self.phases);
         let bytes = |index: usize| {
             let buffer = &self.buffers[index];
             let rows = match buffer.rows {

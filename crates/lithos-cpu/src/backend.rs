@@ -198,11 +198,17 @@ impl CpuBackend {
         self.prefill.run_head(machine, step)
     }
 
-    /// Runs a pass over a drafter's block of a slot; `false` if there is no drafter.
+    /// Runs a pass over a drafter's block of a slot; `false` if there is no drafter. `hidden` are the rows that a drafter takes beside the
+    /// tokens, if it takes any.
     ///
     /// # Errors
     /// As [`CpuBackend::decode`].
-    pub fn draft(&mut self, step: &StepState, tokens: &[u32]) -> Result<bool, LaunchError> {
+    pub fn draft(
+        &mut self,
+        step: &StepState,
+        tokens: &[u32],
+        hidden: &[f32],
+    ) -> Result<bool, LaunchError> {
         let machine = Machine {
             isa: self.isa,
             workers: &mut self.workers,
@@ -210,7 +216,10 @@ impl CpuBackend {
             states: &self.states,
         };
         match &mut self.block {
-            Some(block) => block.run(machine, step, tokens).map(|()| true),
+            Some(block) => {
+                block.set_input(hidden);
+                block.run(machine, step, tokens).map(|()| true)
+            }
             None => Ok(false),
         }
     }
@@ -221,6 +230,16 @@ impl CpuBackend {
             Some(block) => (block.logits(rows), block.head_input(rows)),
             None => (&[], &[]),
         }
+    }
+
+    /// What the head of the last decode pass reads, `[rows, width]`, before its norm.
+    pub fn decode_hidden(&self, rows: usize) -> &[f32] {
+        self.decode.head_input(rows)
+    }
+
+    /// As [`CpuBackend::decode_hidden`], of the last prefill pass.
+    pub fn prefill_hidden(&self, rows: usize) -> &[f32] {
+        self.prefill.head_input(rows)
     }
 
     /// Logits of the last decode pass, `[rows, vocabulary]`.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lithos_compiler::layout::AlignedBytes;
 use lithos_compiler::{
-    BufferId, LinearInput, MAX_DECODE_ROWS, Place, PreparedId, RowSet, Schedule, StepState,
-    TaskKind,
+    BufferId, BufferRows, LinearInput, MAX_DECODE_ROWS, Place, PreparedId, RowSet, Schedule,
+    StepState, TaskKind,
 };
 use lithos_graph::Graph;
 
@@ -113,9 +113,24 @@ impl Program {
 
     fn rows_of(&self, id: BufferId, rows: usize) -> &[f32] {
         let buffer = self.schedule.buffer(id);
-        let bytes = &self.arena[buffer.offset..][..rows.min(MAX_DECODE_ROWS) * buffer.width * 4];
+        let most = match buffer.rows {
+            BufferRows::Pass => self.schedule.pass.max_rows(),
+            BufferRows::Logit => MAX_DECODE_ROWS,
+        };
+        let bytes = &self.arena[buffer.offset..][..rows.min(most) * buffer.width * 4];
         // SAFETY: the arena is aligned to 64 bytes and any bits are an f32.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 4) }
+    }
+
+    /// Gives the next pass its rows of the input that it has beside the tokens, if it has one.
+    pub(crate) fn set_input(&mut self, rows: &[f32]) {
+        let Some(input) = self.schedule.inputs.first() else { return };
+        let buffer = self.schedule.buffer(*input);
+        let room = self.schedule.pass.max_rows() * buffer.width * size_of::<f32>();
+        let place = self.arena[buffer.offset..][..room].as_chunks_mut::<4>().0;
+        for (bytes, value) in place.iter_mut().zip(rows) {
+            *bytes = value.to_ne_bytes();
+        }
     }
 
     /// Runs a whole pass.

@@ -43,9 +43,20 @@ pub(crate) trait Backend: Send {
     /// What it is, for errors of what only some backends can do.
     fn kind(&self) -> BackendKind;
 
+    /// What the head of the last pass of the model reads before its norm, `[rows, width]`: the pass's first rows. Empty where they are not
+    /// kept.
+    fn hidden(&self, _rows: usize) -> &[f32] {
+        &[]
+    }
+
     /// Runs a pass over a drafter's block of one slot; `false` if there is no drafter. Its rows are then in [`Backend::draft_rows`], and its
-    /// keys and values lie at positions that the next pass writes anew.
-    fn draft(&mut self, _step: &StepState, _tokens: &[u32]) -> Result<bool, EngineError> {
+    /// keys and values lie at positions that the next pass writes anew. `hidden` are rows that some drafters take beside the tokens.
+    fn draft(
+        &mut self,
+        _step: &StepState,
+        _tokens: &[u32],
+        _hidden: &[f32],
+    ) -> Result<bool, EngineError> {
         Ok(false)
     }
 

@@ -77,8 +77,20 @@ impl Backend for Cpu {
         Ok(self.backend.prefill_head(step)?)
     }
 
-    fn draft(&mut self, step: &StepState, tokens: &[u32]) -> Result<bool, EngineError> {
-        Ok(self.backend.draft(step, tokens)?)
+    fn hidden(&self, rows: usize) -> &[f32] {
+        match self.last {
+            LastPass::Decode(_) => self.backend.decode_hidden(rows),
+            LastPass::Prefill(_) => self.backend.prefill_hidden(rows),
+        }
+    }
+
+    fn draft(
+        &mut self,
+        step: &StepState,
+        tokens: &[u32],
+        hidden: &[f32],
+    ) -> Result<bool, EngineError> {
+        Ok(self.backend.draft(step, tokens, hidden)?)
     }
 
     fn draft_rows(&self, rows: usize) -> (&[f32], &[f32]) {

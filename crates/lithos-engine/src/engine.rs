@@ -9,6 +9,7 @@ use lithos_constraint::Constraint;
 use lithos_format::Checkpoint;
 use lithos_graph::{Graph, StateKind};
 use lithos_model::dspark::{self, DraftHead};
+use lithos_model::mtp::{self, FurtherNorms};
 use lithos_model::text::{Detokenizer, Text, TokenId};
 use lithos_model::{Model, ModelError};
 
@@ -20,6 +21,7 @@ use crate::backend_emulator::Emulated;
 use crate::backend_interpreter::Oracle;
 use crate::drafters::Draft;
 use crate::error::EngineError;
+use crate::further::Waiting;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
@@ -27,9 +29,10 @@ use crate::passes::PassTimes;
 use crate::request::{Completion, Event, FinishReason, Request, Timings};
 use crate::sampling::Sampler;
 use crate::sequence::{Sequence, Slot};
-use crate::speculation::{Speculation, Speculator};
+use crate::speculation::{Speculation, Speculator, Trained};
 use crate::stop::StopTexts;
 use crate::text_side::TextSide;
+use crate::trace::{Span, Trace};
 
 /// Positions of the context unless asked otherwise, where model and memory allow: coding agents refuse less.
 const DEFAULT_CONTEXT: usize = 65_536;
@@ -53,7 +56,7 @@ pub struct Engine {
     context: usize,
     most_context: usize,
     kind: BackendKind,
-    options: EngineOptions,
+    pub(crate) options: EngineOptions,
     pub(crate) text: Result<TextSide, String>,
     notices: Vec<String>,
     pub(crate) backend: Box<dyn Backend>,
@@ -61,6 +64,9 @@ pub struct Engine {
     pub(crate) pages: PagePool,
     pub(crate) speculator: Option<Speculator>,
     pub(crate) draft_head: Option<DraftHead>,
+    /// The norms of the model's multi-token prediction layer, where that drafts.
+    pub(crate) further: Option<FurtherNorms>,
+    pub(crate) trace: Trace,
 }
 
 /// Bytes in memory.
@@ -121,12 +127,22 @@ impl Engine {
             return Err(EngineError::EmptyChunk);
         }
         let (name, parameters) = (model.name(), model.parameters());
-        let (model, drafter) = match drafter {
-            Some(drafter) => {
-                let (model, drafter) = dspark::attach(model, drafter)?;
-                (model, Some(drafter))
+        let (model, block, draft_head, further) = match (drafter, options.draft) {
+            (Some(_), _) if options.backend != BackendKind::Cpu => {
+                return Err(EngineError::NoDraftPass(options.backend));
             }
-            None => (model, None),
+            (Some(drafter), _) => {
+                let (model, drafter) = dspark::attach(model, drafter)?;
+                (model, Some(drafter.block), Some(drafter.head), None)
+            }
+            (None, Draft::Mtp) => {
+                if options.backend != BackendKind::Cpu {
+                    return Err(EngineError::NoDraftPass(options.backend));
+                }
+                let (model, further) = mtp::attach(model)?;
+                (model, Some(further.block), None, Some(further.norms))
+            }
+            (None, _) => (model, None, None, None),
         };
         let Model { checkpoint, graph, notices } = model;
         let weights = checkpoint.weight_bytes();
@@ -145,8 +161,7 @@ impl Engine {
             #[cfg(not(feature = "cuda"))]
             BackendKind::Cuda => return Err(EngineError::NoCuda),
             BackendKind::Cpu | BackendKind::Auto => {
-                let block = drafter.as_ref().map(|drafter| &drafter.block);
-                Box::new(Cpu::new(&checkpoint, &graph, block, &options, context, SLOTS)?)
+                Box::new(Cpu::new(&checkpoint, &graph, block.as_ref(), &options, context, SLOTS)?)
             }
             BackendKind::Emulator => {
                 Box::new(Emulated::new(&checkpoint, &graph, &options, context, SLOTS)?)
@@ -177,9 +192,11 @@ impl Engine {
                 options.draft,
                 options.draft_length,
                 options.backend,
-                drafter.as_ref().map(|drafter| &drafter.head),
+                Trained { dspark: draft_head.as_ref(), mtp: further.is_some() },
             ),
-            draft_head: drafter.map(|drafter| drafter.head),
+            draft_head,
+            further,
+            trace: Trace::default(),
         })
     }
 
@@ -377,6 +394,7 @@ impl Engine {
             if kept > 0 && !recurrent {
                 slot.tokens.truncate(kept);
                 slot.state_position = kept;
+                slot.waiting = Waiting::default();
                 return kept;
             }
         }
@@ -403,6 +421,7 @@ impl Engine {
             if request.cancel.is_cancelled() {
                 return Ok(None);
             }
+            let began = Instant::now();
             let chunk = sequence.next_chunk(total - done);
             sequence.prefill_chunk(&request.prompt[done..done + chunk])?;
             done += chunk;
@@ -410,6 +429,7 @@ impl Engine {
                 let mut choose = |_: usize, logits: &[f32]| first = Some(sampler.sample(logits));
                 sequence.visit_rows(0, chunk, chunk - 1, &mut choose)?;
             }
+            sequence.engine.trace.since("prefill", began, chunk);
             on_event(Event::Prefill { done, total });
         }
         Ok(first.transpose()?)
@@ -440,12 +460,21 @@ impl Engine {
         if let Some(rounds) = sampler.rounds(self.vocabulary, &output.ends, limit - 1)
             && self.sequence().begin_rounds(&[token], &rounds)?
         {
-            return Ok((self.device_rounds(request, limit, output, on_event)?, None));
+            let (began, before) = (Instant::now(), output.tokens.len());
+            let finish = self.device_rounds(request, limit, output, on_event)?;
+            self.trace.since("device", began, output.tokens.len() - before);
+            return Ok((finish, None));
         }
         loop {
+            let began = Instant::now();
             let mut sequence = self.sequence();
-            token = sampler.sample(sequence.decode(&[token])?)?;
+            let logits = sequence.decode(&[token])?;
+            let passed = Instant::now();
+            let chosen = sampler.sample(logits);
             sequence.accept(1);
+            token = chosen?;
+            self.trace.add(Span { name: "pass", start: began, took: passed - began, tokens: 1 });
+            self.trace.since("choose", passed, 1);
             let complete = sampler.is_complete();
             if let Some(finish) = output.take(token, complete, limit, request, on_event) {
                 return Ok((finish, None));

@@ -16,6 +16,7 @@ mod cuda_plan;
 mod drafters;
 mod engine;
 mod error;
+mod further;
 mod memory;
 mod noise;
 mod options;
@@ -28,11 +29,16 @@ mod sequence;
 mod speculation;
 mod stop;
 mod text_side;
+mod trace;
 mod verify_length;
 
-pub use drafters::{Draft, DraftLength, Drafter, Dspark, MOST_DRAFTS, Outcome, Proposal};
+pub use drafters::{
+    Distribution, Draft, DraftLength, Drafter, Draws, Dspark, MOST_DRAFTS, Mtp, Outcome, Proposal,
+    Proposals,
+};
 pub use engine::{Engine, MemoryUse, choose_backend};
 pub use error::EngineError;
+pub use further::Further;
 pub use lithos_compiler::{
     ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, Fusion, MAX_DECODE_ROWS, MAX_ENDS,
 };
@@ -47,3 +53,4 @@ pub use sampling::{Sampler, Sampling, largest};
 pub use sequence::Sequence;
 pub use speculation::{RoundTimes, Speculation};
 pub use stop::StopTexts;
+pub use trace::Span;

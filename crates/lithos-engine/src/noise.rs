@@ -37,17 +37,36 @@ fn most(word: u32) -> f32 {
     (word.leading_zeros() + 1) as f32 * std::f32::consts::LN_2 + 1e-4
 }
 
+/// What numbers are for: those of one purpose say nothing about those of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// To draw the token at a position.
+    Tokens = 0,
+    /// To draw what a drafter proposes for it.
+    Drafts = 1,
+    /// To accept that.
+    Acceptance = 2,
+    /// To draw another where it is not accepted.
+    Residuals = 3,
+}
+
 /// The noise of the tokens at a position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
     pub(crate) seed: u64,
     pub(crate) position: u32,
+    pub(crate) stream: Stream,
     pub(crate) temperature: f32,
 }
 
 impl Noise {
     fn words(self, token: u32) -> [u32; 4] {
-        philox(self.seed, [token / 4, self.position, 0, 0])
+        philox(self.seed, [token / 4, self.position, self.stream as u32, 0])
+    }
+
+    /// A number between 0 and 1, both excluded.
+    pub(crate) fn uniform(self) -> f64 {
+        (f64::from(self.words(0)[0]) + 0.5) / 4_294_967_296.0
     }
 
     /// What tokens are drawn by: the largest wins.
@@ -109,7 +128,8 @@ mod tests {
     #[test]
     fn skipping_tokens_changes_no_draw() {
         for position in 0..200 {
-            let noise = Noise { seed: 5, position, temperature: 0.9 };
+            let (stream, temperature) = (Stream::Tokens, 0.9);
+            let noise = Noise { seed: 5, position, stream, temperature };
             let logits: Vec<f32> = (0..70).map(|i| (i * 37 % 70) as f32 * 0.1).collect();
             let sums = (0..70).map(|token| noise.add(token, logits[token as usize]));
             let all: Vec<f32> = sums.collect();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use lithos_compiler::Fusion;
 use lithos_cpu::simd::Isa;
 
-use crate::drafters::{Draft, DraftLength};
+use crate::drafters::{Draft, DraftLength, Proposals};
 
 /// What computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +84,8 @@ pub struct EngineOptions {
     pub draft: Draft,
     /// How many of them a pass verifies.
     pub draft_length: DraftLength,
+    /// What trained drafters propose where a text is drawn.
+    pub proposals: Proposals,
 }
 
 impl Default for EngineOptions {
@@ -98,6 +100,7 @@ impl Default for EngineOptions {
             checks: false,
             draft: Draft::None,
             draft_length: DraftLength::Auto,
+            proposals: Proposals::Likeliest,
         }
     }
 }

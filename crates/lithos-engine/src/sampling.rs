@@ -7,6 +7,8 @@
 //! over the vocabulary (Gumbel 1954; Maddison, Tarlow and Minka 2014). The noise is a function of seed, position and token, so a device
 //! draws the same ([`Sampler::rounds`]).
 
+mod rejection;
+
 use std::collections::HashMap;
 
 use lithos_compiler::{ADJUST_BIAS, ADJUST_COUNTS, Choice, MAX_ENDS};
@@ -15,7 +17,8 @@ use lithos_kernels::LIST_ENTRIES;
 use lithos_model::text::{GenerationDefaults, TokenId};
 use rand::Rng;
 
-use crate::noise::{Noise, halves};
+use crate::drafters::Draws;
+use crate::noise::{Noise, Stream, halves};
 use crate::rounds::{IN_PROMPT, Rounds};
 
 /// How tokens are chosen.
@@ -163,14 +166,25 @@ impl Sampler {
     /// [`ConstraintError`] if the constraint leaves no token, or gave up, or what it leaves has no numbers. Without a constraint there is
     /// none.
     pub fn sample(&mut self, logits: &[f32]) -> Result<TokenId, ConstraintError> {
+        let greedy = self.sampling.temperature == 0.0;
+        self.pick(
+            logits,
+            |sampler, logits| if greedy { largest(logits) } else { sampler.draw(logits) },
+        )
+    }
+
+    /// Has a token picked from the logits after penalties, bias and constraint, and takes it in.
+    fn pick(
+        &mut self,
+        logits: &[f32],
+        pick: impl FnOnce(&mut Self, &[f32]) -> TokenId,
+    ) -> Result<TokenId, ConstraintError> {
         let allowed = self.walk.as_mut().map(Walk::allowed).transpose()?;
         let mut adjusted = std::mem::take(&mut self.adjusted);
         let logits = if self.sampling.changes_logits() || allowed.is_some() {
             adjusted.clear();
             adjusted.extend_from_slice(logits);
-            if self.sampling.changes_logits() {
-                self.adjust(&mut adjusted);
-            }
+            self.adjust(&mut adjusted);
             if let Some(allowed) = &allowed {
                 allowed.forbid_others(&mut adjusted);
             }
@@ -178,8 +192,7 @@ impl Sampler {
         } else {
             logits
         };
-        let token =
-            if self.sampling.temperature == 0.0 { largest(logits) } else { self.draw(logits) };
+        let token = pick(self, logits);
         self.adjusted = adjusted;
         if allowed.is_some_and(|allowed| !allowed.contains(token)) {
             return Err(ConstraintError::NoNumbers);
@@ -192,7 +205,16 @@ impl Sampler {
         Ok(token)
     }
 
+    /// How a drafter draws what it proposes for this; `None` where tokens are not drawn.
+    pub(crate) fn draws(&self) -> Option<Draws> {
+        let temperature = self.sampling.temperature;
+        (temperature > 0.0).then_some(Draws { seed: self.seed, temperature })
+    }
+
     fn adjust(&self, logits: &mut [f32]) {
+        if !self.sampling.changes_logits() {
+            return;
+        }
         let Sampling { repetition_penalty, presence_penalty, frequency_penalty, .. } =
             self.sampling;
         for (token, seen) in &self.seen {
@@ -215,12 +237,33 @@ impl Sampler {
 
     fn draw(&mut self, logits: &[f32]) -> TokenId {
         let Sampling { temperature, top_k, top_p, .. } = self.sampling;
-        let noise = Noise { seed: self.seed, position: self.position, temperature };
+        let noise = self.noise(Stream::Tokens, temperature);
         let maximum = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let least = maximum + self.sampling.floor();
         if top_k == 0 && top_p >= 1.0 {
             return noise.draw(logits, least).map_or_else(|| largest(logits), TokenId);
         }
+        self.filter(logits, maximum);
+        let (mut best, mut token) = (f32::NEG_INFINITY, u32::MAX);
+        for (logit, id) in &self.candidates {
+            let sum = noise.add(*id, *logit);
+            if sum > best || (sum == best && *id < token) {
+                (best, token) = (sum, *id);
+            }
+        }
+        // Logits without a finite value leave no candidate.
+        if token == u32::MAX { largest(logits) } else { TokenId(token) }
+    }
+
+    /// The noise at the position of the token whose logits come next.
+    fn noise(&self, stream: Stream, temperature: f32) -> Noise {
+        Noise { seed: self.seed, position: self.position, stream, temperature }
+    }
+
+    /// Makes the candidates those that top-k, top-p and min-p leave, the largest first.
+    fn filter(&mut self, logits: &[f32], maximum: f32) {
+        let Sampling { temperature, top_k, top_p, .. } = self.sampling;
+        let least = maximum + self.sampling.floor();
         self.candidates.clear();
         // Below this a token's weight vanishes in f32 sums; leaving such tokens out makes sorting cheap.
         let vanishing = maximum - 40.0 * temperature;
@@ -241,15 +284,6 @@ impl Sampler {
             self.candidates.truncate(keep.map_or(self.candidates.len(), |last| last + 1));
         }
         self.candidates.retain(|(logit, _)| *logit >= least);
-        let (mut best, mut token) = (f32::NEG_INFINITY, u32::MAX);
-        for (logit, id) in &self.candidates {
-            let sum = noise.add(*id, *logit);
-            if sum > best || (sum == best && *id < token) {
-                (best, token) = (sum, *id);
-            }
-        }
-        // Logits without a finite value leave no candidate.
-        if token == u32::MAX { largest(logits) } else { TokenId(token) }
     }
 
     /// What a device needs to go on choosing as this does, until one of `ends` or `limit` tokens; `None` if it cannot: top-p without

@@ -5,6 +5,7 @@ use lithos_model::text::TokenId;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::further::Waiting;
 use crate::rounds::{Drained, LoopStart, MOST_VISIT, Rounds, Visit};
 
 /// What a slot has taken in.
@@ -20,12 +21,14 @@ pub(crate) struct Slot {
     pub(crate) undecided: Vec<TokenId>,
     /// In a loop on the device, the token that the next pass takes in.
     pub(crate) anchor: Option<TokenId>,
+    /// What its multi-token prediction layer, if the model has one, has yet to take in.
+    pub(crate) waiting: Waiting,
 }
 
 /// One slot of an engine, to run passes on.
 pub struct Sequence<'e> {
-    engine: &'e mut Engine,
-    slot: usize,
+    pub(crate) engine: &'e mut Engine,
+    pub(crate) slot: usize,
 }
 
 impl<'e> Sequence<'e> {
@@ -84,10 +87,12 @@ impl<'e> Sequence<'e> {
     pub(crate) fn prefill_chunk(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
         let step = StepState::single(self.rows(tokens.len()), 0);
         self.engine.backend.prefill(&step, &ids(tokens))?;
+        let position = self.tokens().len();
+        self.note_rows(tokens, position);
         let slot = &mut self.engine.slots[self.slot];
         slot.tokens.extend_from_slice(tokens);
         slot.state_position = slot.tokens.len();
-        Ok(())
+        self.take_in_further()
     }
 
     /// Visits logits of rows `first..count` of the chunk that was taken in last, whose first token has index `base`.
@@ -120,6 +125,7 @@ impl<'e> Sequence<'e> {
     /// [`EngineError`] if the tokens do not fit or the pass failed.
     pub fn decode(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
         self.make_room(tokens)?;
+        self.take_in_further()?;
         let tokens = &tokens[..tokens.len().min(MAX_DECODE_ROWS)];
         let step = StepState::single(self.rows(tokens.len()), tokens.len());
         self.engine.backend.decode(&step, &ids(tokens))?;
@@ -142,15 +148,18 @@ impl<'e> Sequence<'e> {
     pub fn draft(&mut self, tokens: &[TokenId]) -> Result<(&[f32], &[f32]), EngineError> {
         self.make_room(tokens)?;
         let step = StepState::single(self.rows(tokens.len()), tokens.len());
-        let there = self.engine.backend.draft(&step, &ids(tokens))?;
+        let there = self.engine.backend.draft(&step, &ids(tokens), &[])?;
         Ok(if there { self.engine.backend.draft_rows(tokens.len()) } else { (&[], &[]) })
     }
 
     /// Commits the first `count` rows of the last decode pass and forgets the others.
     pub fn accept(&mut self, count: usize) {
         let slot = &mut self.engine.slots[self.slot];
-        let undecided = std::mem::take(&mut slot.undecided);
-        slot.tokens.extend(undecided.into_iter().take(count));
+        let mut accepted = std::mem::take(&mut slot.undecided);
+        accepted.truncate(count);
+        let position = slot.tokens.len();
+        slot.tokens.extend_from_slice(&accepted);
+        self.note_rows(&accepted, position);
     }
 
     /// Begins rounds that the device runs by itself, with the last chosen token and drafts of those that follow it: a first pass takes
@@ -238,7 +247,7 @@ impl<'e> Sequence<'e> {
     }
 
     /// Extends the slot's pages for so many more tokens.
-    fn reserve(&mut self, count: usize) -> Result<(), EngineError> {
+    pub(crate) fn reserve(&mut self, count: usize) -> Result<(), EngineError> {
         let (context, most) = (self.engine.context(), self.engine.most_context());
         let slot = &mut self.engine.slots[self.slot];
         let wanted = slot.tokens.len() + count;

@@ -3,20 +3,31 @@
 //!
 //! A row's logits have the same bits whatever rows share its pass, and a draw is a function of seed, position and logits. So the text is
 //! that of rounds without drafts, token for token, greedy or drawn, with penalties and bias, whatever is drafted (for proposals that are
-//! points this is the rejection rule of Leviathan, Kalman and Matias 2023).
+//! points this is the rejection rule of Leviathan, Kalman and Matias 2023). Where drafts were drawn, and the text is, too, that rule decides
+//! (`sampling/rejection.rs`): the text is another one then, of the same distribution.
+
+#[cfg(test)]
+mod distribution;
 
 use std::time::{Duration, Instant};
 
+use lithos_constraint::ConstraintError;
 use lithos_model::dspark::DraftHead;
 use lithos_model::text::TokenId;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
-use crate::drafters::{Copying, Draft, DraftLength, Drafter, Dspark, MOST_DRAFTS, Mixed, Outcome};
+use crate::drafters::{
+    Copying, Distribution, Draft, DraftLength, Drafter, Draws, Dspark, MOST_DRAFTS, Mixed, Mtp,
+    Outcome, Proposal, Proposals,
+};
 use crate::engine::{Engine, Output};
 use crate::error::EngineError;
 use crate::options::BackendKind;
 use crate::request::{Event, FinishReason, Request};
 use crate::sampling::Sampler;
 use crate::sequence::Sequence;
+use crate::trace::Span;
 use crate::verify_length::PassCosts;
 
 /// What became of drafts.
@@ -49,6 +60,21 @@ pub struct RoundTimes {
     pub verify: Duration,
     /// To choose tokens and to accept.
     pub accept: Duration,
+}
+
+/// What `speculation` holds in reports, without times.
+impl Serialize for Speculation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Speculation", 7)?;
+        fields.serialize_field("source", self.source)?;
+        fields.serialize_field("rounds", &self.rounds)?;
+        fields.serialize_field("tokens_per_round", &self.tokens_per_round())?;
+        fields.serialize_field("proposed", &self.proposed)?;
+        fields.serialize_field("accepted", &self.accepted)?;
+        fields.serialize_field("accepted_by_position", &self.accepted_by_position)?;
+        fields.serialize_field("verify_len_hist", &self.verify_len_hist)?;
+        fields.end()
+    }
 }
 
 impl Speculation {
@@ -91,6 +117,40 @@ fn add_each(sums: &mut Vec<u64>, more: &[u64]) {
     }
 }
 
+/// The drafters that were trained for the model and are there.
+#[derive(Clone, Copy)]
+pub(crate) struct Trained<'e> {
+    pub(crate) dspark: Option<&'e DraftHead>,
+    pub(crate) mtp: bool,
+}
+
+/// Chooses a row's token from its logits, given the draft there if it was drawn and what from; and says whether the generation ends with it.
+type Choose<'c> = dyn FnMut(&[f32], Option<(TokenId, &Distribution)>) -> Result<(TokenId, bool), ConstraintError>
+    + 'c;
+
+/// Chooses tokens row by row, for as long as they are the drafts of a proposal, of which as many were verified as there are rows after the
+/// first.
+fn choose_rows(
+    logits: &[f32],
+    vocabulary: usize,
+    proposal: &Proposal,
+    choose: &mut Choose<'_>,
+) -> Result<Vec<TokenId>, ConstraintError> {
+    let rows = logits.len() / vocabulary;
+    let drafts = &proposal.tokens[..rows.saturating_sub(1)];
+    let mut chosen = Vec::with_capacity(rows);
+    for (row, logits) in logits.chunks(vocabulary).enumerate() {
+        let draft = drafts.get(row);
+        let drawn = draft.copied().zip(proposal.drawn_from.get(row));
+        let (token, ended) = choose(logits, drawn)?;
+        chosen.push(token);
+        if ended || draft != Some(&token) {
+            break;
+        }
+    }
+    Ok(chosen)
+}
+
 /// A drafter, and what was learned of passes.
 pub(crate) struct Speculator {
     drafter: Box<dyn Drafter>,
@@ -110,17 +170,30 @@ impl Speculator {
         draft: Draft,
         length: DraftLength,
         backend: BackendKind,
-        dspark: Option<&DraftHead>,
+        trained: Trained<'_>,
     ) -> Option<Self> {
         let pays = matches!(backend, BackendKind::Cpu | BackendKind::Cuda);
-        let dspark = dspark.map(|head| Dspark::new(head.clone()));
-        let drafter: Box<dyn Drafter> = match (draft, dspark) {
-            (Draft::None, _) => return None,
-            (Draft::Auto, _) if !pays => return None,
-            (Draft::Auto, Some(dspark)) => Box::new(Mixed::new(dspark)),
-            (Draft::Dspark, Some(dspark)) => Box::new(dspark),
-            (Draft::Dspark, None) => return None,
-            (Draft::Auto | Draft::Copy, _) => Box::new(Copying::default()),
+        let dspark = || {
+            let drafter = trained.dspark.map(|head| Dspark::new(head.clone()));
+            drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter>)
+        };
+        let longest = match length {
+            DraftLength::Fixed(length) => Some(length),
+            DraftLength::Auto => None,
+        };
+        let mtp = || trained.mtp.then(|| Box::new(Mtp::new(longest)) as Box<dyn Drafter>);
+        let mixed = |drafter: Box<dyn Drafter>, source| Box::new(Mixed::new(drafter, source));
+        let drafter: Box<dyn Drafter> = match draft {
+            Draft::None => return None,
+            Draft::Auto if !pays => return None,
+            Draft::Auto => match (dspark(), mtp()) {
+                (Some(drafter), _) => mixed(drafter, "copy, dspark"),
+                (None, Some(drafter)) => mixed(drafter, "copy, mtp"),
+                (None, None) => Box::new(Copying::default()),
+            },
+            Draft::Dspark => dspark()?,
+            Draft::Mtp => mtp()?,
+            Draft::Copy => Box::new(Copying::default()),
         };
         Some(Speculator::with(drafter, length))
     }
@@ -131,20 +204,20 @@ impl Speculator {
     }
 
     /// A generation begins, whose first token was chosen.
-    fn begin(&mut self, prompt: &[TokenId], first: TokenId) {
+    fn begin(&mut self, prompt: &[TokenId], first: TokenId, draws: Option<Draws>) {
+        self.drafter.draw(draws);
         self.report = Speculation { source: self.drafter.source(), ..Speculation::default() };
         self.drafter.begin(prompt);
         self.drafter.take_in(&[first]);
     }
 
-    /// A pass over the last token and at most so many drafts. `choose` chooses a row's token from its logits, and says whether the generation
-    /// ends with it. Returns the last token chosen.
+    /// A pass over the last token and at most so many drafts. Returns the last token chosen.
     fn round(
         &mut self,
         sequence: &mut Sequence<'_>,
         anchor: TokenId,
         most: usize,
-        choose: &mut dyn FnMut(&[f32]) -> Result<(TokenId, bool), EngineError>,
+        choose: &mut Choose<'_>,
     ) -> Result<TokenId, EngineError> {
         let began = Instant::now();
         let proposal = self.drafter.propose(sequence, MOST_DRAFTS.min(most))?;
@@ -156,15 +229,9 @@ impl Speculator {
         let logits = sequence.decode(&rows)?;
         let verified_at = Instant::now();
         self.costs.observe(rows.len(), verified_at - drafted);
-        let mut chosen = Vec::with_capacity(rows.len());
-        for (row, logits) in logits.chunks(vocabulary).enumerate() {
-            let (token, ended) = choose(logits)?;
-            chosen.push(token);
-            if ended || drafts.get(row) != Some(&token) {
-                break;
-            }
-        }
-        sequence.accept(chosen.len());
+        let chosen = choose_rows(&logits[..rows.len() * vocabulary], vocabulary, &proposal, choose);
+        sequence.accept(chosen.as_ref().map_or(0, Vec::len));
+        let chosen = chosen?;
         let accepted = chosen.iter().zip(drafts).take_while(|(a, b)| a == b).count();
         self.report.count(verified, accepted, chosen.len());
         let seconds = (verified_at - began).as_secs_f64();
@@ -178,7 +245,15 @@ impl Speculator {
         let times = &mut self.report.times;
         times.draft += drafted - began;
         times.verify += verified_at - drafted;
-        times.accept += verified_at.elapsed();
+        let chose = Instant::now();
+        times.accept += chose - verified_at;
+        for (name, start, end, tokens) in [
+            ("draft", began, drafted, proposal.tokens.len()),
+            ("verify", drafted, verified_at, rows.len()),
+            ("accept", verified_at, chose, chosen.len()),
+        ] {
+            sequence.engine.trace.add(Span { name, start, took: end - start, tokens });
+        }
         Ok(chosen.last().copied().unwrap_or(anchor))
     }
 }
@@ -186,8 +261,13 @@ impl Speculator {
 impl Engine {
     /// Chooses where the drafts of later generations come from. What was learned of passes is forgotten.
     pub fn set_draft(&mut self, draft: Draft, length: DraftLength) {
-        let dspark = self.draft_head.as_ref();
-        self.speculator = Speculator::new(draft, length, self.backend(), dspark);
+        let trained = Trained { dspark: self.draft_head.as_ref(), mtp: self.further.is_some() };
+        self.speculator = Speculator::new(draft, length, self.backend(), trained);
+    }
+
+    /// Chooses what trained drafters propose in later generations.
+    pub fn set_proposals(&mut self, proposals: Proposals) {
+        self.options.proposals = proposals;
     }
 
     /// The heads of the model's drafter, if it has one.
@@ -212,7 +292,11 @@ impl Engine {
     ) -> Result<FinishReason, EngineError> {
         let (context, mut token) = (self.context(), first);
         let Some(mut speculator) = self.speculator.take() else { return Ok(FinishReason::Length) };
-        speculator.begin(&request.prompt, first);
+        let draws = match self.options().proposals {
+            Proposals::Likeliest => None,
+            Proposals::Drawn => sampler.draws(),
+        };
+        speculator.begin(&request.prompt, first, draws);
         let mut finish = None;
         let mut failed = None;
         while finish.is_none() && failed.is_none() {
@@ -220,8 +304,11 @@ impl Engine {
             // The last token of all is not taken in.
             let left = limit - output.tokens.len() - 1;
             let room = context.saturating_sub(sequence.tokens().len() + 1);
-            let mut choose = |logits: &[f32]| {
-                let token = sampler.sample(logits)?;
+            let mut choose = |logits: &[f32], drawn: Option<(TokenId, &Distribution)>| {
+                let token = match drawn {
+                    Some((draft, from)) => sampler.choose(logits, draft, from)?,
+                    None => sampler.sample(logits)?,
+                };
                 finish = output.take(token, sampler.is_complete(), limit, request, on_event);
                 Ok((token, finish.is_some()))
             };

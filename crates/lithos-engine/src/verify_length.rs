@@ -80,6 +80,10 @@ impl PassCosts {
             let per_second = self.seconds(1 + count).map_or(0.0, |seconds| tokens / seconds);
             if per_second > most_per_second {
                 (best, most_per_second) = (count, per_second);
+            } else if !proposal.drawn_from.is_empty() {
+                // How likely later drafts are depends on which ones were drawn before them, and a draft that was drawn must not be left
+                // out because of which one it is: that would change the distribution of the text.
+                break;
             }
         }
         best
@@ -94,7 +98,7 @@ mod tests {
 
     fn proposal(survival: &[f64]) -> Proposal {
         let tokens = (0..survival.len() as u32).map(TokenId).collect();
-        Proposal { tokens, survival: survival.to_vec() }
+        Proposal { tokens, survival: survival.to_vec(), ..Proposal::default() }
     }
 
     fn costs(passes: &[(usize, u64)]) -> PassCosts {
@@ -129,6 +133,16 @@ mod tests {
         assert_eq!(costs.choose(&proposal(&[0.9, 0.8, 0.7]), DraftLength::Auto), 0);
         let seconds = costs.seconds(6).expect("seen");
         assert!((seconds - 0.006).abs() < 0.0003, "{seconds}");
+    }
+
+    #[test]
+    fn a_drawn_draft_is_verified_or_not_whatever_follows_it() {
+        let costs = costs(&[(1, 1000)]);
+        let mut proposal = proposal(&[0.01, 0.01, 0.01, 0.99, 0.99, 0.99, 0.99]);
+        proposal.survival[3..].fill(2.0);
+        assert!(costs.choose(&proposal, DraftLength::Auto) > 3);
+        proposal.drawn_from = vec![Default::default(); 7];
+        assert_eq!(costs.choose(&proposal, DraftLength::Auto), 0);
     }
 
     #[test]

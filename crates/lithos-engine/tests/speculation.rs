@@ -81,7 +81,7 @@ impl Drafter for Scripted {
             .enumerate()
             .map(|(place, token)| if place < right { token } else { TokenId(token.0 ^ 1) })
             .collect();
-        Ok(Proposal { survival: vec![0.9; tokens.len()], tokens })
+        Ok(Proposal { survival: vec![0.9; tokens.len()], tokens, ..Proposal::default() })
     }
 
     fn learn(&mut self, outcome: &Outcome) {

@@ -68,6 +68,17 @@ impl GraphBuilder {
         self.tokens
     }
 
+    /// Rows of this width that are given with each pass, beside the tokens.
+    pub fn input(&mut self, name: impl Into<String>, width: usize) -> ValueId {
+        self.values.push(Value {
+            name: name.into(),
+            shape: vec![Dimension::Rows, Dimension::Fixed(width)],
+            dtype: DType::F32,
+            kind: ValueKind::Input,
+        });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
     /// Sets the scope of the operations that follow.
     pub fn scope(&mut self, layer: Option<usize>, part: Part) {
         self.scope = Scope { layer, part };

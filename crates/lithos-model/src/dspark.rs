@@ -6,6 +6,9 @@
 //! all positions before. Its logits are corrected from left to right by the Markov head, and the confidence head says how likely each
 //! token is accepted; both are small and are left to the caller ([`DraftHead`]).
 
+mod markov;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use lithos_format::Checkpoint;
@@ -17,6 +20,8 @@ use serde_json::Value;
 use crate::architectures::{WeightLoader, feed_forward};
 use crate::config::Config;
 use crate::model::{Model, ModelError};
+pub use markov::{Markov, Projection};
+use markov::{MarkovKind, sigmoid};
 
 /// What the drafter's tensors are called beside the target's.
 const PREFIX: &str = "draft.";
@@ -44,6 +49,8 @@ pub struct DraftHead {
     pub markov_from: Vec<f32>,
     /// `[vocabulary, rank]`: what a token wants of the one before it.
     pub markov_to: Vec<f32>,
+    /// What lies between the tables.
+    pub markov: Markov,
     /// The confidence head, if there is one.
     pub confidence: Option<Confidence>,
 }
@@ -73,6 +80,7 @@ struct Sizes {
     block: usize,
     mask: u32,
     rank: usize,
+    markov: MarkovKind,
 }
 
 /// Adds a drafter to a model: its context to the model's graph, its tensors to the model's checkpoint.
@@ -86,6 +94,8 @@ pub fn attach(model: Model, drafter: Checkpoint) -> Result<(Model, Drafter), Mod
         return Err(ModelError::Config { file, problem });
     };
     let sizes = Sizes::read(&config, &file, &model.graph)?;
+    sizes.check_tensors(&drafter, &file, &model.graph)?;
+    check_tokenizer(&model.checkpoint, &drafter)?;
     let Model { checkpoint, mut graph, notices } = model;
     let checkpoint = checkpoint.with_part(PREFIX, drafter)?;
     let weights = WeightLoader { checkpoint: &checkpoint };
@@ -137,6 +147,9 @@ impl Sizes {
             value.transpose()
         };
         let required = |key: &str| number(key)?.ok_or_else(|| wrong(format!("`{key}` is missing")));
+        if field(config, "target_layer_ids").is_none() {
+            return Err(wrong("this is no DSpark drafter: `target_layer_ids` is missing".into()));
+        }
         let vocabulary = number("draft_vocab_size")?
             .map_or_else(|| read.size("vocab_size"), |size| Ok(size as usize))?;
         let limits = target.limits;
@@ -154,13 +167,27 @@ impl Sizes {
                 limits.layers
             )));
         }
-        match field(config, "markov_head_type").map(|kind| kind.as_str().unwrap_or("")) {
-            None | Some("vanilla") => (),
-            Some(other) => {
-                let problem =
-                    format!("markov_head_type \"{other}\" is not supported (supported: vanilla)");
-                return Err(wrong(problem));
-            }
+        let width = target_width(target);
+        if let Some(wanted) = number("target_hidden_size")?
+            && width.is_some_and(|width| width as u64 != wanted)
+        {
+            return Err(wrong(format!(
+                "the drafter was made for a model {wanted} wide, and the model is {}",
+                width.unwrap_or(0)
+            )));
+        }
+        let kind =
+            field(config, "markov_head_type").map_or("vanilla", |k| k.as_str().unwrap_or(""));
+        let markov = MarkovKind::ALL.into_iter().find(|known| known.name() == kind);
+        let markov = markov.ok_or_else(|| {
+            let known = MarkovKind::ALL.map(MarkovKind::name).join(", ");
+            wrong(format!("markov_head_type \"{kind}\" is not supported (supported: {known})"))
+        })?;
+        let mask = required("mask_token_id")?;
+        if mask >= vocabulary as u64 {
+            return Err(wrong(format!(
+                "`mask_token_id` is {mask}, outside the vocabulary of {vocabulary} tokens"
+            )));
         }
         if let Some(kinds) = read.layer_types()?
             && let Some(other) = kinds.iter().find(|kind| *kind != "full_attention")
@@ -192,9 +219,41 @@ impl Sizes {
             rotary: read.drafter_rotary(head_dim)?,
             taps,
             block: number("block_size")?.unwrap_or(7).clamp(1, 16) as usize,
-            mask: required("mask_token_id")? as u32,
+            mask: mask as u32,
             rank: required("markov_rank")? as usize,
+            markov,
         })
+    }
+
+    /// What can be said of a drafter's tensors before they are the model's: that it has those of its Markov head, and that tables which it
+    /// shares with the model are as wide as it is.
+    fn check_tensors(
+        &self,
+        drafter: &Checkpoint,
+        file: &Path,
+        target: &Graph,
+    ) -> Result<(), ModelError> {
+        let wrong = |problem| Err(ModelError::Config { file: file.to_path_buf(), problem });
+        let has = |name: &str| {
+            [name.to_owned(), format!("model.{name}")].iter().any(|name| drafter.has_matrix(name))
+        };
+        if let Some(projection) = self.markov.projection()
+            && !has(&format!("markov_head.{projection}"))
+        {
+            return wrong(format!(
+                "markov_head_type is \"{}\", and the tensor `markov_head.{projection}.weight` is missing",
+                self.markov.name()
+            ));
+        }
+        match target_width(target) {
+            Some(width) if width != self.hidden && !(has("embed_tokens") && has("lm_head")) => {
+                wrong(format!(
+                    "the drafter is {} wide and shares tables with the model, which is {width} wide: it was made for another model",
+                    self.hidden
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A tensor's name within the joined checkpoint.
@@ -388,6 +447,13 @@ impl Sizes {
             rank: self.rank,
             markov_from: table("markov_w1")?,
             markov_to: table("markov_w2")?,
+            markov: Markov::read(
+                self.markov,
+                checkpoint,
+                |name| Self::name(&format!("markov_head.{name}")),
+                self.rank,
+                self.hidden,
+            )?,
             confidence,
         })
     }
@@ -399,29 +465,67 @@ impl DraftHead {
         self.norm.0.len()
     }
 
-    /// A row of the Markov head's first table.
-    pub fn markov_vector(&self, token: u32) -> &[f32] {
-        &self.markov_from[token as usize * self.rank..][..self.rank]
-    }
-
-    /// What the Markov head adds to a token's logit after the token whose vector is given.
-    pub fn markov_bias(&self, vector: &[f32], token: u32) -> f32 {
-        let row = &self.markov_to[token as usize * self.rank..][..self.rank];
-        row.iter().zip(vector).map(|(a, b)| a * b).sum()
-    }
-
-    /// How likely the token at a place of the block is accepted, from the block's row there and the Markov vector of the token before; one
-    /// half without a confidence head.
-    pub fn confidence(&self, place: usize, row: &[f32], vector: &[f32]) -> f32 {
-        let Some(Confidence { weight, bias, temperatures }) = &self.confidence else { return 0.5 };
+    /// A row of a block after the norm that the heads read it through.
+    pub fn normed(&self, row: &[f32]) -> Vec<f32> {
         let (norm, epsilon) = &self.norm;
         let squares: f32 = row.iter().map(|x| x * x).sum();
         let factor = (squares / row.len() as f32 + epsilon).sqrt().recip();
-        let normed = row.iter().zip(norm).map(|(x, w)| x * factor * w);
-        let sum: f32 =
-            normed.chain(vector.iter().copied()).zip(weight).map(|(x, w)| x * w).sum::<f32>()
-                + bias;
-        let temperature = temperatures.get(place).copied().unwrap_or(1.0);
-        1.0 / (1.0 + (-sum / temperature).exp())
+        row.iter().zip(norm).map(|(x, w)| x * factor * w).collect()
+    }
+
+    /// How likely the token at a place of the block is accepted, from the block's normed row there and the vector of the token before;
+    /// one half without a confidence head.
+    pub fn confidence(&self, place: usize, normed: &[f32], vector: &[f32]) -> f32 {
+        let Some(Confidence { weight, bias, temperatures }) = &self.confidence else { return 0.5 };
+        let inputs = normed.iter().chain(vector);
+        let sum = inputs.zip(weight).map(|(x, w)| x * w).sum::<f32>() + bias;
+        sigmoid(sum / temperatures.get(place).copied().unwrap_or(1.0))
+    }
+}
+
+/// Width of a model's residual stream: that of its embedding table.
+fn target_width(target: &Graph) -> Option<usize> {
+    let embedding = target.ops.iter().find(|op| op.kind == OpKind::Embedding)?;
+    Some(target.value(*embedding.outputs.first()?).width())
+}
+
+/// A drafter that brings a tokenizer must have been made for the model's: the same token means the same text to both.
+fn check_tokenizer(target: &Checkpoint, drafter: &Checkpoint) -> Result<(), ModelError> {
+    const FILE: &str = "tokenizer.json";
+    let read = |checkpoint: &Checkpoint| match checkpoint.folder() {
+        Some(folder) => folder.read(FILE),
+        None => Ok(None),
+    };
+    let (Some(own), Some(targets)) = (read(drafter)?, read(target)?) else { return Ok(()) };
+    if own == targets {
+        return Ok(());
+    }
+    let file = drafter.path().join(FILE);
+    let tokens = |bytes: &[u8]| -> Result<BTreeMap<u64, String>, ModelError> {
+        let json: Value = serde_json::from_slice(bytes).map_err(|error| ModelError::Config {
+            file: file.clone(),
+            problem: format!("not a tokenizer: {error}"),
+        })?;
+        let vocabulary = json.pointer("/model/vocab").and_then(Value::as_object);
+        let listed = vocabulary.into_iter().flatten();
+        let mut tokens: BTreeMap<u64, String> =
+            listed.filter_map(|(text, id)| Some((id.as_u64()?, text.clone()))).collect();
+        let added = json.get("added_tokens").and_then(Value::as_array);
+        tokens.extend(added.into_iter().flatten().filter_map(|token| {
+            Some((token.get("id")?.as_u64()?, token.get("content")?.as_str()?.to_owned()))
+        }));
+        Ok(tokens)
+    };
+    let (own, targets) = (tokens(&own)?, tokens(&targets)?);
+    let differs = targets.iter().find(|(id, text)| own.get(id).is_some_and(|own| own != *text));
+    match differs {
+        None => Ok(()),
+        Some((id, text)) => Err(ModelError::Config {
+            problem: format!(
+                "the drafter was made for another tokenizer: token {id} is {:?}, and {text:?} in the model",
+                own.get(id).map_or("", String::as_str)
+            ),
+            file,
+        }),
     }
 }

@@ -7,6 +7,7 @@ mod architectures;
 mod config;
 pub mod dspark;
 mod model;
+pub mod mtp;
 mod naming;
 pub mod shape;
 pub mod text;

@@ -55,6 +55,12 @@ pub enum ModelError {
         /// The architecture's name.
         name: String,
     },
+    /// No layer that predicts tokens after the next one.
+    #[error("{}: the model has no multi-token prediction layer (tensors under `mtp.`)", file.display())]
+    NoFurther {
+        /// The checkpoint.
+        file: PathBuf,
+    },
     /// A tensor that the architecture needs.
     #[error("{}: tensor `{tensor}` is missing", file.display())]
     MissingTensor {
@@ -113,7 +119,7 @@ impl Model {
 }
 
 /// One line per group of tensors that the graph does not use.
-fn left_out(checkpoint: &Checkpoint, graph: &Graph) -> Vec<String> {
+pub(crate) fn left_out(checkpoint: &Checkpoint, graph: &Graph) -> Vec<String> {
     let mut used: BTreeSet<String> = BTreeSet::new();
     for value in graph.weights().map(|id| graph.value(id)) {
         let Some(source) = value.weight() else { continue };

@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use lithos_engine::{Cancel, Sampling, TokenId};
+use lithos_engine::{Cancel, Sampling, Speculation, TokenId};
 use lithos_protocol::messages::{CountRequest, TokenCount};
 use lithos_protocol::{
     ApiError, Conversation, DialectRequest, Ending, Generation, Heading, TokenCounts,
@@ -20,6 +20,7 @@ use crate::request_log::RequestLog;
 use crate::response::HttpError;
 use crate::server::App;
 use crate::stream::{self, Answer};
+use crate::usage;
 
 /// Cancels a request when whoever waits for its answer goes away.
 pub(crate) struct CancelOnDrop(Cancel);
@@ -60,10 +61,12 @@ pub(crate) async fn answer<R: DialectRequest>(
         let answer = Answer { answer, events, _cancel: cancel, log, heartbeat: app.heartbeat };
         return Ok(stream::respond(answer).await?);
     }
-    let (text, ending, counts) = collect(events, &log).await?;
+    let (text, ending, counts, drafts) = collect(events, &log).await?;
     drop(cancel);
     log.counts(counts);
-    Ok(Json(answer.whole(&text, &ending, counts)).into_response())
+    let mut whole = answer.whole(&text, &ending, counts);
+    usage::add(&mut whole, drafts.as_deref());
+    Ok(Json(whole).into_response())
 }
 
 /// `POST /v1/messages/count_tokens`: how long the prompt of a conversation is.
@@ -144,11 +147,14 @@ fn sampling(defaults: &Sampling, asked: &Generation) -> Sampling {
     }
 }
 
+/// An answer, how it ended, and what became of tokens and drafts.
+type Collected = (String, Ending, TokenCounts, Option<Box<Speculation>>);
+
 /// Waits for a whole answer.
 async fn collect(
     mut events: UnboundedReceiver<JobEvent>,
     log: &RequestLog,
-) -> Result<(String, Ending, TokenCounts), ApiError> {
+) -> Result<Collected, ApiError> {
     let mut answer = String::new();
     while let Some(event) = events.recv().await {
         match event {
@@ -157,7 +163,9 @@ async fn collect(
                 log.text();
                 answer.push_str(&text);
             }
-            JobEvent::Finished(ending, counts) => return Ok((answer, ending, counts)),
+            JobEvent::Finished(ending, counts, drafts) => {
+                return Ok((answer, ending, counts, drafts));
+            }
             JobEvent::Failed(error) => return Err(error),
         }
     }

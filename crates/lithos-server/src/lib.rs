@@ -30,6 +30,7 @@ mod request_log;
 mod response;
 mod server;
 mod stream;
+mod usage;
 mod worker;
 
 pub use loading::serve_while_loading;

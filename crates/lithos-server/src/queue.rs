@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use lithos_engine::{Cancel, Sampling, TokenId};
+use lithos_engine::{Cancel, Sampling, Speculation, TokenId};
 use lithos_protocol::{ApiError, Ending, TokenCounts};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -34,7 +34,7 @@ pub(crate) enum JobEvent {
     /// More of the answer.
     Text(String),
     /// The answer is complete.
-    Finished(Ending, TokenCounts),
+    Finished(Ending, TokenCounts, Option<Box<Speculation>>),
     /// There is no answer, or no more of it.
     Failed(ApiError),
 }

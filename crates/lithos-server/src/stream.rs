@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use crate::answer::CancelOnDrop;
 use crate::queue::JobEvent;
 use crate::request_log::RequestLog;
+use crate::usage;
 
 /// How long the headers wait for the model to begin with the prompt. Within it a refusal still has its own status; past it the
 /// client learns that the server is there, and a refusal comes as an event.
@@ -88,10 +89,12 @@ impl EventBody {
                 log.text();
                 answer.text(&text)
             }
-            JobEvent::Finished(ending, counts) => {
+            JobEvent::Finished(ending, counts, drafts) => {
                 self.ended = true;
                 log.counts(counts);
-                answer.finish(&ending, counts)
+                let mut events = answer.finish(&ending, counts);
+                usage::add_to_events(&mut events, drafts.as_deref());
+                events
             }
             JobEvent::Failed(error) => {
                 self.ended = true;

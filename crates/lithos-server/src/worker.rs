@@ -110,7 +110,7 @@ fn answer(
         completion: completion.tokens.len(),
         thought: thought_tokens(prompts, job.opens_thought, &completion),
     };
-    Ok(JobEvent::Finished(ending, counts))
+    Ok(JobEvent::Finished(ending, counts, completion.speculation.map(Box::new)))
 }
 
 /// How many tokens of an answer are thought: those whose text reaches to its end.

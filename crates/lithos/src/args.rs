@@ -7,7 +7,7 @@ use clap::builder::{
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lithos_engine::{
-    BackendKind, Draft, DraftLength, EngineOptions, Fusion, MOST_DRAFTS, Sampling, TokenId,
+    BackendKind, DraftLength, EngineOptions, Fusion, MOST_DRAFTS, Proposals, Sampling, TokenId,
 };
 
 use crate::commands;
@@ -23,6 +23,8 @@ use crate::commands::models::ModelsArgs;
 use crate::commands::run::RunArgs;
 use crate::commands::score::ScoreArgs;
 use crate::commands::serve::ServeArgs;
+use crate::draft_source::DraftSource;
+use crate::model::{self, Given, Opened};
 
 /// Run language models on this machine
 #[derive(Parser)]
@@ -107,14 +109,20 @@ pub struct ModelArgs {
     pub drafts: DraftArgs,
 }
 
-/// What is drafted. The text is the same whatever is.
+/// What is drafted. It changes how many passes a text takes.
 #[derive(Args)]
-#[command(next_help_heading = "Speculation (changes speed, never text)")]
+#[command(next_help_heading = "Speculation (changes speed, not what a text is like)")]
 pub struct DraftArgs {
     /// Where drafts come from, which a pass verifies together: copies of what stood in the conversation before (copy), the
-    /// DSpark drafter in the folder draft beside the model (dspark, on the CPU), what is likely to pay (auto: copies), or nowhere (none)
-    #[arg(long, default_value = "auto", value_name = "SOURCE", value_parser = draft())]
-    pub draft: Draft,
+    /// DSpark drafter in the folder draft beside the model (dspark) or in this directory (DIR), the model's own multi-token
+    /// prediction layer (mtp), what is likely to pay (auto: copies), or nowhere (none). Trained drafters run on the CPU
+    #[arg(long, default_value = "auto", value_name = "auto|dspark|mtp|copy|none|DIR", value_parser = draft())]
+    pub draft: DraftSource,
+    /// What a trained drafter proposes where the text is drawn (temperature above 0): its likeliest tokens, with which the text
+    /// of a seed is that without drafts, or tokens drawn as it expects them (drawn), with which the text is another one, as
+    /// likely, and more drafts may be accepted
+    #[arg(long, default_value = "likeliest", value_name = "WHAT", value_parser = proposals())]
+    pub draft_proposals: Proposals,
     /// How many drafts a pass verifies: as many as pay, by what passes are seen to take (auto), or at most N
     #[arg(long, default_value = "auto", value_name = "N|auto", value_parser = draft_length)]
     pub draft_len: DraftLength,
@@ -201,10 +209,19 @@ impl ModelArgs {
     pub fn options(&self) -> EngineOptions {
         EngineOptions {
             context: self.context,
-            draft: self.drafts.draft,
+            draft: self.drafts.draft.draft(),
             draft_length: self.drafts.draft_len,
+            proposals: self.drafts.draft_proposals,
             ..self.engine.options()
         }
+    }
+
+    /// Opens the model, with the drafter that was named.
+    ///
+    /// # Errors
+    /// As [`model::open`].
+    pub fn open(&self, model: Given<'_>) -> anyhow::Result<Opened> {
+        model::open(model, self.drafts.draft.path(), self.options())
     }
 }
 
@@ -272,9 +289,15 @@ pub fn backend() -> impl TypedValueParser<Value = BackendKind> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<BackendKind>())
 }
 
-/// A source of drafts by name.
-pub fn draft() -> impl TypedValueParser<Value = Draft> {
-    PossibleValuesParser::new(Draft::ALL.map(Draft::name)).try_map(|name| name.parse::<Draft>())
+/// A source of drafts by name, or a drafter's directory.
+pub fn draft() -> impl TypedValueParser<Value = DraftSource> {
+    OsStringValueParser::new().try_map(DraftSource::parse)
+}
+
+/// What trained drafters propose, by name.
+fn proposals() -> impl TypedValueParser<Value = Proposals> {
+    let names = Proposals::ALL.map(Proposals::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Proposals>())
 }
 
 /// How many drafts a pass verifies: a number, or `auto`.

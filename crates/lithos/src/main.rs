@@ -7,6 +7,7 @@ mod builtin;
 mod catalogue;
 mod commands;
 mod conversation;
+mod draft_source;
 mod endpoint;
 mod form;
 mod interrupt;
@@ -22,6 +23,7 @@ mod shell;
 mod statistics;
 mod stream;
 mod table;
+mod trace;
 
 use std::process::ExitCode;
 

@@ -79,17 +79,22 @@ pub fn checkpoint(model: Given<'_>) -> anyhow::Result<Checkpoint> {
     })
 }
 
-/// Opens a model, showing that it is being done and what was left out. Says once if it is the built-in one.
+/// Opens a model, with the drafter in `drafter` if one is named, showing that it is being done and what was left out. Says once if it is
+/// the built-in one.
 ///
 /// # Errors
 /// One line that names the file and the cause.
-pub fn open(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Opened> {
+pub fn open(
+    model: Given<'_>,
+    drafter: Option<&Path>,
+    options: EngineOptions,
+) -> anyhow::Result<Opened> {
     let started = Instant::now();
     let engine = match model {
-        Given::BuiltIn => engine(model, options)?,
+        Given::BuiltIn => engine(model, drafter, options)?,
         Given::At(_) | Given::Synthetic(_) => {
             let spinner = output::spinner(&format!("opening {model}"));
-            let engine = engine(model, options);
+            let engine = engine(model, drafter, options);
             spinner.finish_and_clear();
             engine?
         }
@@ -109,7 +114,11 @@ pub fn open(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Opened> 
     Ok(Opened { engine, load })
 }
 
-fn engine(model: Given<'_>, mut options: EngineOptions) -> anyhow::Result<Engine> {
+fn engine(
+    model: Given<'_>,
+    drafter: Option<&Path>,
+    mut options: EngineOptions,
+) -> anyhow::Result<Engine> {
     let mut checkpoint = checkpoint(model)?;
     if options.backend == BackendKind::Auto {
         options.backend = say_choice(&checkpoint);
@@ -121,7 +130,10 @@ fn engine(model: Given<'_>, mut options: EngineOptions) -> anyhow::Result<Engine
         needed.check(&described.name(), memory::available())?;
         checkpoint = described.checkpoint;
     }
-    Ok(Engine::from_checkpoint(checkpoint, options)?)
+    Ok(match drafter {
+        Some(path) => Engine::with_drafter(checkpoint, Some(Checkpoint::open(path)?), options)?,
+        None => Engine::from_checkpoint(checkpoint, options)?,
+    })
 }
 
 /// The backend that was asked for, or what `auto` comes to, which is said.

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lithos_engine::Speculation;
-use serde_json::{Value, json};
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
@@ -75,19 +73,6 @@ pub fn print_model_text(text: &str) -> anyhow::Result<()> {
 fn without_controls(text: &str) -> String {
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     text.chars().map(|c| if harmless(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
-}
-
-/// What became of drafts, as JSON.
-pub fn speculation(drafts: &Speculation) -> Value {
-    json!({
-        "source": drafts.source,
-        "rounds": drafts.rounds,
-        "tokens_per_round": drafts.tokens_per_round(),
-        "proposed": drafts.proposed,
-        "accepted": drafts.accepted,
-        "accepted_by_position": drafts.accepted_by_position,
-        "verify_len_hist": drafts.verify_len_hist,
-    })
 }
 
 /// Writes a line to standard error. That it cannot be written is no reason to fail.

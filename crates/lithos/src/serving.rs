@@ -4,7 +4,7 @@ use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{Context, anyhow};
-use lithos_engine::{Engine, EngineOptions};
+use lithos_engine::Engine;
 use lithos_server::ServerOptions;
 use tokio::runtime::{Builder, Runtime};
 
@@ -15,8 +15,8 @@ use crate::model::{self, Given};
 ///
 /// # Errors
 /// One line that names the file and the cause; also for a model without tokenizer or chat template.
-pub fn open(model: Given<'_>, options: EngineOptions) -> anyhow::Result<Engine> {
-    let engine = model::open(model, options)?.engine;
+pub fn open(model: Given<'_>, args: &ModelArgs) -> anyhow::Result<Engine> {
+    let engine = args.open(model)?.engine;
     engine.text()?.template()?;
     Ok(engine)
 }
@@ -42,7 +42,7 @@ impl Serving {
     /// # Errors
     /// As [`open`], or if there is no port.
     pub fn start(args: &ModelArgs) -> anyhow::Result<Self> {
-        let engine = open(model::given(args.model.as_deref())?, args.options())?;
+        let engine = open(model::given(args.model.as_deref())?, args)?;
         let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen on 127.0.0.1")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

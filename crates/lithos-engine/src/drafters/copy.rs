@@ -88,7 +88,7 @@ impl Copying {
         let period = self.text.len() - place;
         let tokens: Vec<TokenId> = (0..most).map(|i| self.text[place + i % period]).collect();
         let survival = (1..=tokens.len()).map(|count| rate.powi(count as i32)).collect();
-        Proposal { tokens, survival }
+        Proposal { tokens, survival, ..Proposal::default() }
     }
 
     /// The share of tokens accepted after a match of this class.

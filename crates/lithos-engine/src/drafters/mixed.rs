@@ -2,7 +2,7 @@
 
 use lithos_model::text::TokenId;
 
-use super::{Copying, Drafter, Dspark, Outcome, Proposal};
+use super::{Copying, Drafter, Draws, Outcome, Proposal};
 use crate::error::EngineError;
 use crate::sequence::Sequence;
 
@@ -12,29 +12,35 @@ const LIKELY: f64 = 0.75;
 /// Two sources, of which each round has one.
 pub(crate) struct Mixed {
     copying: Copying,
-    dspark: Dspark,
+    trained: Box<dyn Drafter>,
+    source: &'static str,
     copied: bool,
 }
 
 impl Mixed {
-    pub(crate) fn new(dspark: Dspark) -> Self {
-        Mixed { copying: Copying::default(), dspark, copied: false }
+    /// Copies before `trained`, together called `source`.
+    pub(crate) fn new(trained: Box<dyn Drafter>, source: &'static str) -> Self {
+        Mixed { copying: Copying::default(), trained, source, copied: false }
     }
 }
 
 impl Drafter for Mixed {
     fn source(&self) -> &'static str {
-        "copy, dspark"
+        self.source
     }
 
     fn begin(&mut self, tokens: &[TokenId]) {
         self.copying.begin(tokens);
-        self.dspark.begin(tokens);
+        self.trained.begin(tokens);
     }
 
     fn take_in(&mut self, tokens: &[TokenId]) {
         self.copying.take_in(tokens);
-        self.dspark.take_in(tokens);
+        self.trained.take_in(tokens);
+    }
+
+    fn draw(&mut self, draws: Option<Draws>) {
+        self.trained.draw(draws);
     }
 
     fn propose(
@@ -44,14 +50,14 @@ impl Drafter for Mixed {
     ) -> Result<Proposal, EngineError> {
         let copies = self.copying.copies(most);
         self.copied = copies.survival.first().is_some_and(|first| *first >= LIKELY);
-        if self.copied { Ok(copies) } else { self.dspark.propose(sequence, most) }
+        if self.copied { Ok(copies) } else { self.trained.propose(sequence, most) }
     }
 
     fn learn(&mut self, outcome: &Outcome) {
         if self.copied {
             self.copying.learn(outcome);
         } else {
-            self.dspark.learn(outcome);
+            self.trained.learn(outcome);
         }
     }
 }

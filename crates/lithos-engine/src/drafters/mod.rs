@@ -6,6 +6,9 @@
 mod copy;
 mod dspark;
 mod mixed;
+mod mtp;
+mod proposal;
+mod trial;
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +19,10 @@ use lithos_model::text::TokenId;
 pub(crate) use copy::Copying;
 pub use dspark::Dspark;
 pub(crate) use mixed::Mixed;
+pub use mtp::Mtp;
+#[cfg(test)]
+pub(crate) use proposal::Candidates;
+pub use proposal::{Distribution, Draws, Proposal};
 
 use crate::error::EngineError;
 use crate::sequence::Sequence;
@@ -33,6 +40,8 @@ pub enum Draft {
     Copy,
     /// The DSpark drafter in the folder `draft` beside the model.
     Dspark,
+    /// The multi-token prediction layer that the model's own file has.
+    Mtp,
     /// What is likely to pay: copies; or, where a drafter was opened with the model, copies where they are likely and its drafts else.
     /// None where a backend chooses tokens by itself or a row costs as much as a pass.
     Auto,
@@ -40,7 +49,7 @@ pub enum Draft {
 
 impl Draft {
     /// All sources, by the name of each on the command line.
-    pub const ALL: [Draft; 4] = [Draft::Auto, Draft::Dspark, Draft::Copy, Draft::None];
+    pub const ALL: [Draft; 5] = [Draft::Auto, Draft::Dspark, Draft::Mtp, Draft::Copy, Draft::None];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -48,6 +57,7 @@ impl Draft {
             Draft::None => "none",
             Draft::Copy => "copy",
             Draft::Dspark => "dspark",
+            Draft::Mtp => "mtp",
             Draft::Auto => "auto",
         }
     }
@@ -80,13 +90,40 @@ pub enum DraftLength {
     Fixed(usize),
 }
 
-/// Tokens that may follow.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Proposal {
-    /// The tokens, in order.
-    pub tokens: Vec<TokenId>,
-    /// For each, how likely it and all before it are accepted.
-    pub survival: Vec<f64>,
+/// What a trained drafter proposes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proposals {
+    /// Its likeliest tokens. A text is then the same as without drafts, also where it is drawn.
+    #[default]
+    Likeliest,
+    /// Tokens drawn from its distribution, where the text is drawn: more of them are accepted where it is about as unsure as the model. The
+    /// text has the same distribution as without drafts, and is another one. It is the same in every run with a seed only where the number
+    /// of drafts is fixed: else that depends on what passes take.
+    Drawn,
+}
+
+impl Proposals {
+    /// All of them.
+    pub const ALL: [Proposals; 2] = [Proposals::Likeliest, Proposals::Drawn];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proposals::Likeliest => "likeliest",
+            Proposals::Drawn => "drawn",
+        }
+    }
+}
+
+impl FromStr for Proposals {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Proposals::ALL.into_iter().find(|proposals| proposals.name() == name).ok_or_else(|| {
+            let names = Proposals::ALL.map(Proposals::name).join(", ");
+            format!("unknown proposals `{name}`: one of {names}")
+        })
+    }
 }
 
 /// What became of a round's drafts.
@@ -112,6 +149,9 @@ pub trait Drafter: Send {
 
     /// These tokens were committed or chosen.
     fn take_in(&mut self, tokens: &[TokenId]);
+
+    /// Whether and how the proposals that follow are drawn. What only ever has one proposal ignores it.
+    fn draw(&mut self, _draws: Option<Draws>) {}
 
     /// At most so many tokens that may follow what the sequence has taken in and the last token taken in here.
     ///

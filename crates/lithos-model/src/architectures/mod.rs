@@ -21,6 +21,9 @@ use crate::model::ModelError;
 /// Builds the graph of a GGUF file.
 type FromGguf = fn(&Checkpoint) -> Result<Graph, ModelError>;
 
+/// Builds the pass of a layer beside the model that predicts the token after the next one, over the values of the model's graph.
+type Further = fn(&Checkpoint, &Config<'_>, &Graph, &mut GraphBuilder) -> Result<Graph, ModelError>;
+
 /// A model family that can be described as a graph.
 pub(crate) struct Architecture {
     /// `model_type` values of `config.json` that mean this family.
@@ -29,6 +32,8 @@ pub(crate) struct Architecture {
     from_config: fn(&Checkpoint, &Config<'_>) -> Result<Graph, ModelError>,
     /// `general.architecture` of a GGUF file that means this family, and what builds its graph.
     from_gguf: Option<(&'static str, FromGguf)>,
+    /// What builds the pass of a multi-token prediction layer, if models of this family have one.
+    further: Option<Further>,
 }
 
 const ARCHITECTURES: &[&Architecture] = &[
@@ -78,6 +83,19 @@ pub(crate) fn describe(checkpoint: &Checkpoint) -> Result<Graph, ModelError> {
             build(checkpoint)
         }
     }
+}
+
+/// Builds the pass of the multi-token prediction layer of a model; `None` if its family has none.
+pub(crate) fn further(
+    checkpoint: &Checkpoint,
+    target: &Graph,
+    builder: &mut GraphBuilder,
+) -> Option<Result<Graph, ModelError>> {
+    let config = checkpoint.config()?;
+    let name = config.get("model_type").and_then(|name| name.as_str())?;
+    let known = ARCHITECTURES.iter().find(|known| known.model_types.contains(&name))?;
+    let config = Config::text_model(config, config_file(checkpoint));
+    known.further.map(|further| further(checkpoint, &config, target, builder))
 }
 
 /// The architecture that a DSpark drafter names: `DSparkDraftModel` or `Qwen3DSparkModel`.

@@ -8,8 +8,12 @@ use crate::architectures::{Architecture, gguf};
 use crate::config::Config;
 use crate::model::ModelError;
 
-pub(super) const ARCHITECTURE: Architecture =
-    Architecture { model_types: &["qwen3"], from_config, from_gguf: Some(("qwen3", from_gguf)) };
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    model_types: &["qwen3"],
+    from_config,
+    from_gguf: Some(("qwen3", from_gguf)),
+    further: None,
+};
 
 fn from_config(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Graph, ModelError> {
     config.require_unset("use_sliding_window")?;

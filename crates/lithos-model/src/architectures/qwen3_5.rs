@@ -2,7 +2,7 @@
 //! feed-forward networks. Equations as in Hugging Face transformers' `modeling_qwen3_5`.
 
 use lithos_format::Checkpoint;
-use lithos_graph::{Graph, GraphBuilder, Limits, Part, Rotary, RowMap, StateKind, ValueId};
+use lithos_graph::{Graph, GraphBuilder, Limits, OpKind, Part, Rotary, RowMap, StateKind, ValueId};
 
 use crate::architectures::dense::feed_forward;
 use crate::architectures::qwen3_5_moe::Mixture;
@@ -11,8 +11,12 @@ use crate::config::Config;
 use crate::model::ModelError;
 use crate::naming::Naming;
 
-pub(super) const ARCHITECTURE: Architecture =
-    Architecture { model_types: &["qwen3_5", "qwen3_5_text"], from_config, from_gguf: None };
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    model_types: &["qwen3_5", "qwen3_5_text"],
+    from_config,
+    from_gguf: None,
+    further: Some(further_from_config),
+};
 
 /// Layer and head norms store their distance from one; the gated norm stores the weight itself.
 const NORM_OFFSET: f32 = 1.0;
@@ -51,6 +55,16 @@ fn from_config(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Graph, Mo
     describe(checkpoint, config, "qwen3_5", feed_forward)
 }
 
+fn further_from_config(
+    checkpoint: &Checkpoint,
+    config: &Config<'_>,
+    target: &Graph,
+    builder: &mut GraphBuilder,
+) -> Result<Graph, ModelError> {
+    let feed_forward = FeedForward::Dense(config.size("intermediate_size")?);
+    describe_further(checkpoint, config, feed_forward, target, builder)
+}
+
 /// Builds the graph of a configuration with these feed-forward networks.
 pub(super) fn describe(
     checkpoint: &Checkpoint,
@@ -58,14 +72,49 @@ pub(super) fn describe(
     architecture: &'static str,
     feed_forward: FeedForward,
 ) -> Result<Graph, ModelError> {
+    let multimodal = checkpoint.has_matrix("model.language_model.embed_tokens");
+    let prefix = if multimodal { "model.language_model." } else { "model." };
+    let model = read(checkpoint, config, feed_forward, prefix)?;
+    let limits = Limits {
+        vocabulary: config.size("vocab_size")?,
+        context: config.optional_size("max_position_embeddings")?.unwrap_or(32768),
+        layers: config.size("num_hidden_layers")?,
+    };
+    let kinds = layer_kinds(checkpoint, config, limits.layers)?;
+    let (logits, builder) =
+        model.build(checkpoint, &kinds, limits, config.tied_embeddings(false)?)?;
+    Ok(builder.finish(architecture, logits, limits)?)
+}
+
+/// Builds the pass of the layer that predicts the token after the next one: the `mtp` tensors beside the model's.
+pub(super) fn describe_further(
+    checkpoint: &Checkpoint,
+    config: &Config<'_>,
+    feed_forward: FeedForward,
+    target: &Graph,
+    builder: &mut GraphBuilder,
+) -> Result<Graph, ModelError> {
+    let model = read(checkpoint, config, feed_forward, "mtp.")?;
+    model.further(checkpoint, target, builder)
+}
+
+/// Reads what the layers of a configuration have in common.
+fn read(
+    checkpoint: &Checkpoint,
+    config: &Config<'_>,
+    feed_forward: FeedForward,
+    prefix: &'static str,
+) -> Result<Qwen35, ModelError> {
     config.require_silu()?;
     config.require_unset("attention_bias")?;
     config.require_text("output_gate_type", &["swish", "silu"])?;
+    if !config.flag_or("attn_output_gate", true)? {
+        let problem = "attn_output_gate false is not supported".to_string();
+        return Err(ModelError::Config { file: super::config_file(checkpoint), problem });
+    }
     let heads = config.size("num_attention_heads")?;
     let head_dim = config.optional_size("head_dim")?.unwrap_or(256);
-    let multimodal = checkpoint.has_matrix("model.language_model.embed_tokens");
-    let prefix = if multimodal { "model.language_model." } else { "model." };
-    let model = Qwen35 {
+    Ok(Qwen35 {
         hidden: config.size("hidden_size")?,
         heads,
         key_value_heads: config.optional_size("num_key_value_heads")?.unwrap_or(heads),
@@ -81,20 +130,7 @@ pub(super) fn describe(
             taps: config.optional_size("linear_conv_kernel_dim")?.unwrap_or(4),
         },
         naming: Naming::HuggingFace { prefix },
-    };
-    if !config.flag_or("attn_output_gate", true)? {
-        let problem = "attn_output_gate false is not supported".to_string();
-        return Err(ModelError::Config { file: super::config_file(checkpoint), problem });
-    }
-    let limits = Limits {
-        vocabulary: config.size("vocab_size")?,
-        context: config.optional_size("max_position_embeddings")?.unwrap_or(32768),
-        layers: config.size("num_hidden_layers")?,
-    };
-    let kinds = layer_kinds(checkpoint, config, limits.layers)?;
-    let (logits, builder) =
-        model.build(checkpoint, &kinds, limits, config.tied_embeddings(false)?)?;
-    Ok(builder.finish(architecture, logits, limits)?)
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,29 +183,7 @@ impl Qwen35 {
         let table = weights.matrix(b, table, RowMap::All, limits.vocabulary, self.hidden)?;
         let mut h = b.embedding(table);
         for (layer, kind) in kinds.iter().enumerate() {
-            b.scope(Some(layer), Part::Mixer);
-            let norm = self.naming.layer(layer, "input_layernorm.weight");
-            let norm = weights.array(b, norm, &[self.hidden])?;
-            let x = b.rms_norm("norm", h, norm, self.epsilon, NORM_OFFSET);
-            let mixed = match kind {
-                LayerKind::Delta => self.gated_delta(b, &weights, layer, x)?,
-                LayerKind::Attention => self.attention(b, &weights, layer, x)?,
-            };
-            h = b.add("residual", h, mixed);
-            b.scope(Some(layer), Part::FeedForward);
-            let norm = self.naming.layer(layer, "post_attention_layernorm.weight");
-            let norm = weights.array(b, norm, &[self.hidden])?;
-            let x = b.rms_norm("norm", h, norm, self.epsilon, NORM_OFFSET);
-            let name = |name: &str| self.naming.layer(layer, name);
-            let y = match &self.feed_forward {
-                FeedForward::Dense(width) => {
-                    feed_forward(b, &weights, x, name, self.hidden, *width)?
-                }
-                FeedForward::Mixture(mixture) => {
-                    mixture.build(b, &weights, x, name, self.hidden)?
-                }
-            };
-            h = b.add("residual", h, y);
+            h = self.layer(b, &weights, layer, layer, *kind, h)?;
         }
         b.scope(None, Part::Head);
         let norm = weights.array(b, self.naming.global("norm.weight"), &[self.hidden])?;
@@ -182,6 +196,83 @@ impl Qwen35 {
         };
         let logits = b.linear("logits", x, head);
         Ok((logits, builder))
+    }
+
+    /// Layer `layer` of those that have the model's names, in place `scope` of the graph.
+    fn layer(
+        &self,
+        b: &mut GraphBuilder,
+        weights: &WeightLoader<'_>,
+        layer: usize,
+        scope: usize,
+        kind: LayerKind,
+        h: ValueId,
+    ) -> Result<ValueId, ModelError> {
+        b.scope(Some(scope), Part::Mixer);
+        let norm = self.naming.layer(layer, "input_layernorm.weight");
+        let norm = weights.array(b, norm, &[self.hidden])?;
+        let x = b.rms_norm("norm", h, norm, self.epsilon, NORM_OFFSET);
+        let mixed = match kind {
+            LayerKind::Delta => self.gated_delta(b, weights, layer, x)?,
+            LayerKind::Attention => self.attention(b, weights, layer, x)?,
+        };
+        let h = b.add("residual", h, mixed);
+        b.scope(Some(scope), Part::FeedForward);
+        let norm = self.naming.layer(layer, "post_attention_layernorm.weight");
+        let norm = weights.array(b, norm, &[self.hidden])?;
+        let x = b.rms_norm("norm", h, norm, self.epsilon, NORM_OFFSET);
+        let name = |name: &str| self.naming.layer(layer, name);
+        let y = match &self.feed_forward {
+            FeedForward::Dense(width) => feed_forward(b, weights, x, name, self.hidden, *width)?,
+            FeedForward::Mixture(mixture) => mixture.build(b, weights, x, name, self.hidden)?,
+        };
+        Ok(b.add("residual", h, y))
+    }
+
+    /// `head(norm(layer(fc [norm(embedding); norm(hidden)])))`: the hidden rows, the target's after its last norm or those of this pass
+    /// after theirs, are given; table and head are the target's.
+    fn further(
+        &self,
+        checkpoint: &Checkpoint,
+        target: &Graph,
+        b: &mut GraphBuilder,
+    ) -> Result<Graph, ModelError> {
+        let weights = WeightLoader { checkpoint };
+        let missing = |tensor: &str| ModelError::MissingTensor {
+            file: checkpoint.path().to_path_buf(),
+            tensor: tensor.into(),
+        };
+        let table = target.ops.iter().find(|op| op.kind == OpKind::Embedding);
+        let table = table.map(|op| op.inputs[0]).ok_or_else(|| missing("embed_tokens"))?;
+        let head = target.ops.iter().find(|op| op.outputs == [target.logits]);
+        let head = head.map(|op| op.inputs[1]).ok_or_else(|| missing("lm_head"))?;
+        let width = self.hidden;
+        b.scope(None, Part::Embedding);
+        let hidden = b.input("hidden", width);
+        let normed = |b: &mut GraphBuilder, x, name: &str| {
+            let norm = weights.array(b, self.naming.global(name), &[width])?;
+            Ok::<_, ModelError>(b.rms_norm("norm", x, norm, self.epsilon, NORM_OFFSET))
+        };
+        let embedding = b.embedding(table);
+        let embedding = normed(b, embedding, "pre_fc_norm_embedding.weight")?;
+        let hidden = normed(b, hidden, "pre_fc_norm_hidden.weight")?;
+        let pair = b.concatenate("pair", vec![embedding, hidden]);
+        let fc = weights.matrix(b, self.naming.global("fc"), RowMap::All, width, 2 * width)?;
+        let h = b.linear("fc", pair, fc);
+        // After the target's layers, so that its state has a name of its own.
+        let scope = target.limits.layers;
+        let h = self.layer(b, &weights, 0, scope, LayerKind::Attention, h)?;
+        b.scope(None, Part::Head);
+        let x = normed(b, h, "norm.weight")?;
+        let logits = b.linear("logits", x, head);
+        Ok(Graph {
+            architecture: "mtp".into(),
+            values: b.values().to_vec(),
+            ops: b.take_ops(),
+            tokens: b.tokens(),
+            logits,
+            limits: target.limits,
+        })
     }
 
     fn gated_delta(

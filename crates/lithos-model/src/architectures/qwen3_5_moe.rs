@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     model_types: &["qwen3_5_moe", "qwen3_5_moe_text"],
     from_config,
     from_gguf: None,
+    further: Some(further_from_config),
 };
 
 /// Sizes of a mixture of experts.
@@ -26,6 +27,21 @@ pub(super) struct Mixture {
 }
 
 fn from_config(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Graph, ModelError> {
+    let mixture = FeedForward::Mixture(mixture(checkpoint, config)?);
+    qwen3_5::describe(checkpoint, config, "qwen3_5_moe", mixture)
+}
+
+fn further_from_config(
+    checkpoint: &Checkpoint,
+    config: &Config<'_>,
+    target: &Graph,
+    builder: &mut GraphBuilder,
+) -> Result<Graph, ModelError> {
+    let mixture = FeedForward::Mixture(mixture(checkpoint, config)?);
+    qwen3_5::describe_further(checkpoint, config, mixture, target, builder)
+}
+
+fn mixture(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Mixture, ModelError> {
     let mixture = Mixture {
         experts: config.size("num_experts")?,
         chosen: config.size("num_experts_per_tok")?,
@@ -46,7 +62,7 @@ fn from_config(checkpoint: &Checkpoint, config: &Config<'_>) -> Result<Graph, Mo
     if config.lists_something("mlp_only_layers")? {
         return fail("mlp_only_layers is not supported");
     }
-    qwen3_5::describe(checkpoint, config, "qwen3_5_moe", FeedForward::Mixture(mixture))
+    Ok(mixture)
 }
 
 impl Mixture {

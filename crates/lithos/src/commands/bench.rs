@@ -8,17 +8,18 @@ use clap::Args;
 use clap::builder::TypedValueParser;
 use indicatif::ProgressBar;
 use lithos_engine::{
-    BackendKind, Draft, DraftLength, Engine, EngineOptions, Fusion, MAX_DECODE_ROWS, TokenId,
-    largest,
+    BackendKind, DraftLength, Engine, EngineOptions, Fusion, MAX_DECODE_ROWS, TokenId, largest,
 };
 use serde_json::{Value, json};
 
 use crate::args::{backend, count, draft, draft_length, fusion, model_path};
 use crate::commands::bench_passes::{self, Passes};
 use crate::commands::bench_speculation::{self, Comparison};
+use crate::draft_source::DraftSource;
 use crate::statistics::Spread;
 use crate::stream::Stream;
 use crate::table::align;
+use crate::trace::TraceFile;
 use crate::{memory, model, output};
 
 /// Rounds of the warm-up of each variant.
@@ -73,11 +74,14 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with_all = ["rows", "prompt_tokens"])]
     speculate: bool,
     /// Where drafts come from
-    #[arg(long, default_value = "auto", value_name = "SOURCE", value_parser = draft(), requires = "speculate")]
-    draft: Draft,
+    #[arg(long, default_value = "auto", value_name = "auto|dspark|mtp|copy|none|DIR", value_parser = draft(), requires = "speculate")]
+    draft: DraftSource,
     /// How many drafts a pass verifies: as many as pay (auto), or at most N
     #[arg(long, default_value = "auto", value_name = "N|auto", value_parser = draft_length, requires = "speculate")]
     draft_len: DraftLength,
+    /// Write what the answers with drafts did when to this file, for chrome://tracing or ui.perfetto.dev
+    #[arg(long, value_name = "FILE", requires = "speculate")]
+    trace: Option<PathBuf>,
     /// Fusion levels to compare, separated by commas [default: all]
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', value_parser = fusion())]
     fusion: Vec<Fusion>,
@@ -111,13 +115,15 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         let options = EngineOptions {
             fusion,
             context: None,
-            draft: args.draft,
+            draft: args.draft.draft(),
             draft_length: args.draft_len,
             ..options
         };
         let (tokens, repeats) = (args.generated, args.repeat);
-        let comparison = Comparison { model, options, tokens, repeats };
-        output::print(&bench_speculation::run(&comparison, args.json)?)?;
+        let trace = args.trace.as_deref().map(TraceFile::create).transpose()?;
+        let drafter = args.draft.path();
+        let comparison = Comparison { model, drafter, options, trace, tokens, repeats };
+        output::print(&bench_speculation::run(comparison, args.json)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if !args.rows.is_empty() {
@@ -143,7 +149,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
                 "measuring all levels",
             )?;
         }
-        let engine = model::open(model, EngineOptions { fusion: *fusion, ..options })?.engine;
+        let engine = model::open(model, None, EngineOptions { fusion: *fusion, ..options })?.engine;
         variants.push(Variant { fusion: *fusion, engine, samples: Vec::new() });
     }
     let stream = Stream::of(options.backend, threads);

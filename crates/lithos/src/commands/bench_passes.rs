@@ -40,7 +40,7 @@ struct Measured {
 pub fn run(passes: &Passes<'_>, as_json: bool, prompt: &[TokenId]) -> anyhow::Result<String> {
     let first = passes.levels.first().copied().unwrap_or(Fusion::Step);
     let options = EngineOptions { fusion: first, ..passes.options };
-    let opened = model::open(passes.model, options)?;
+    let opened = model::open(passes.model, None, options)?;
     let (mut engine, load) = (opened.engine, opened.load);
     output::line(&format!(
         "{} on {}: ready after {:.1} s{}",

@@ -1,5 +1,6 @@
 //! `lithos bench --speculate`: answers to the prompts of `bench/prompts` with and without drafts, in alternation.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -10,14 +11,19 @@ use crate::model::{self, Given};
 use crate::prompts;
 use crate::statistics::Spread;
 use crate::table::align;
+use crate::trace::TraceFile;
 use crate::{memory, output};
 
 /// What to measure.
 pub struct Comparison<'a> {
     /// The model.
     pub model: Given<'a>,
+    /// The directory of its drafter, if one was named.
+    pub drafter: Option<&'a Path>,
     /// How it is opened.
     pub options: EngineOptions,
+    /// Where to write what the engine with drafts did when.
+    pub trace: Option<TraceFile>,
     /// Tokens of an answer at most.
     pub tokens: usize,
     /// How often every prompt is answered in each way.
@@ -66,13 +72,16 @@ impl Turn {
 ///
 /// # Errors
 /// One line with the cause; among them that an answer with drafts is another one, which must never be.
-pub fn run(comparison: &Comparison<'_>, as_json: bool) -> anyhow::Result<String> {
+pub fn run(mut comparison: Comparison<'_>, as_json: bool) -> anyhow::Result<String> {
     // Two engines: a pass of one with a drafter also keeps the drafter's context.
     let options = comparison.options;
     let plain = EngineOptions { draft: Draft::None, ..options };
-    let plain = model::open(comparison.model, plain)?.engine;
+    let plain = model::open(comparison.model, None, plain)?.engine;
     memory::check_more(&plain, 1, "answering with drafts, too,")?;
-    let drafted = model::open(comparison.model, options)?.engine;
+    let mut drafted = model::open(comparison.model, comparison.drafter, options)?.engine;
+    let trace = comparison.trace.take();
+    drafted.set_trace(trace.is_some());
+    let comparison = &comparison;
     let mut engines = Engines { plain, drafted };
     let mut kinds = kinds(&engines.plain)?;
     let answers: usize = kinds.iter().map(|kind| kind.prompts.len()).sum();
@@ -101,6 +110,9 @@ pub fn run(comparison: &Comparison<'_>, as_json: bool) -> anyhow::Result<String>
         }
     }
     progress.finish_and_clear();
+    if let Some(trace) = trace {
+        trace.write(&engines.drafted.take_trace())?;
+    }
     let report = Report { engine: &engines.drafted, comparison, kinds: &kinds };
     Ok(if as_json { format!("{}\n", report.json()) } else { report.table() })
 }
@@ -217,7 +229,7 @@ impl Report<'_> {
                 "prompts": name,
                 "repeats": turns.iter().map(turn).collect::<Vec<_>>(),
                 "ratio": Spread::of(turns.iter().map(Turn::ratio)).map(|spread| spread.median),
-                "speculation": output::speculation(speculation),
+                "speculation": speculation,
             })
         };
         let kinds = self.kinds.iter().map(|it| kind(it.name, &it.turns, &it.speculation));

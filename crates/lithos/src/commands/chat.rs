@@ -52,7 +52,7 @@ pub struct ChatArgs {
 pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
     let model = model::given(args.model.model.as_deref())?;
     args.sampling.check()?;
-    let engine = model::open(model, args.model.options())?.engine;
+    let engine = args.model.open(model)?.engine;
     // Better said before anything is typed.
     engine.text()?.template()?;
     interrupt::install()?;

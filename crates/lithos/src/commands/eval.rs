@@ -68,7 +68,7 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<ExitCode> {
         draft_length: eval_drafts::LENGTH,
         ..options
     };
-    let mut engine = model::open(model, options)?.engine;
+    let mut engine = model::open(model, None, options)?.engine;
     let subjects = match texts.is_empty() {
         true => prompt_subjects(engine.text()?)?,
         false => text_subjects(engine.text()?, &texts)?,

@@ -89,7 +89,7 @@ impl Drafts {
     /// An object.
     pub fn json(&self) -> Value {
         let figures = |drafts: &Speculation| {
-            let mut value = output::speculation(drafts);
+            let mut value = json!(drafts);
             value["acceptance_by_position"] = json!(Drafts::shares(drafts));
             value
         };

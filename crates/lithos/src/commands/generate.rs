@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Read};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::conversation::{self, Conversation};
 use crate::form::FormArgs;
 use crate::interrupt::{self, Again};
 use crate::model::{self, Opened};
+use crate::trace::TraceFile;
 use crate::{INTERRUPTED, output};
 
 /// The arguments of `generate`.
@@ -43,6 +45,10 @@ pub struct GenerateArgs {
     /// drafts (speculation; null where there are none)
     #[arg(long)]
     json: bool,
+    /// Write what was done when to this file, for chrome://tracing or ui.perfetto.dev: prefill chunks; of each round drafting,
+    /// verifying and accepting
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
@@ -67,7 +73,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
         bail!("--thinking on: an answer with a form has no place for thoughts; leave it out");
     }
     let prompt = read_prompt(args.prompt.as_deref())?;
-    let Opened { mut engine, load } = model::open(model, args.model.options())?;
+    let trace = args.trace.as_deref().map(TraceFile::create).transpose()?;
+    let Opened { mut engine, load } = args.model.open(model)?;
     let constraint = form.as_ref().map(|form| engine.constraint(form)).transpose()?;
     // Where the form begins, a thought must not.
     let thinking = if form.is_some() { Some(Switch::Off) } else { args.answer.thinking };
@@ -77,8 +84,12 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
         constraint,
         ..conversation::request(&engine, tokens, &args.answer, &args.sampling)?
     };
+    engine.set_trace(trace.is_some());
     let streaming = if args.json { Streaming::Silent } else { Streaming::Pieces };
     let completion = answer::stream(&mut engine, &request, streaming, Again::Exits)?;
+    if let Some(trace) = trace {
+        trace.write(&engine.take_trace())?;
+    }
     if args.json {
         let result = result_json(&engine, &completion, load);
         output::print(&format!("{result}\n"))?;
@@ -166,6 +177,6 @@ fn result_json(engine: &Engine, completion: &Completion, load: Duration) -> Valu
             "prefill_tokens_per_s": timings.prefill_tokens_per_second(*prompt_tokens),
             "decode_tokens_per_s": timings.decode_tokens_per_second(tokens.len()),
         },
-        "speculation": speculation.as_ref().map(output::speculation),
+        "speculation": speculation,
     })
 }

@@ -63,7 +63,7 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
     let model = model::given(args.model.as_deref())?;
     let text = args.text.as_deref().map(read_text).transpose()?;
     let options = EngineOptions { chunk: args.chunk, ..args.engine.options() };
-    let mut engine = model::open(model, options)?.engine;
+    let mut engine = model::open(model, None, options)?.engine;
     match text {
         Some(text) => score_text(args, &mut engine, &text)?,
         None => score_ids(args, &mut engine)?,

@@ -107,7 +107,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         };
         serve_while_loading(&listener, &meanwhile, opened).await.map(|()| listener)
     });
-    let mut engine = serving::open(model, args.model.options())?;
+    let mut engine = serving::open(model, &args.model)?;
     if args.measure_stream {
         options.read_stream = Some(measure_stream(&mut engine, args.model.engine.threads)?);
     }
