@@ -24,9 +24,9 @@ use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
 use crate::passes::PassTimes;
-use crate::sampling::Sampling;
 use crate::sequence::{Sequence, Slot};
 use crate::speculation::{Speculator, Trained};
+use crate::text_side::TextSide;
 use crate::trace::Trace;
 use crate::verify_length::PassCosts;
 
@@ -47,7 +47,7 @@ pub struct Engine {
     most_context: usize,
     kind: BackendKind,
     pub(crate) options: EngineOptions,
-    text: Result<Text, String>,
+    pub(crate) text: Result<TextSide, String>,
     notices: Vec<String>,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) slots: Vec<Slot>,
@@ -182,7 +182,7 @@ impl Engine {
             most_context: graph.limits.context,
             kind: options.backend,
             options,
-            text,
+            text: text.map(|text| TextSide::new(text, graph.limits.vocabulary)),
             notices,
             backend,
             slots: vec![Slot::default(); slots],
@@ -309,22 +309,6 @@ impl Engine {
     /// Bytes in memory.
     pub fn memory(&self) -> MemoryUse {
         self.backend.memory()
-    }
-
-    /// The tokenizer, template and defaults.
-    ///
-    /// # Errors
-    /// [`EngineError::NoText`] if the checkpoint has no usable tokenizer.
-    pub fn text(&self) -> Result<&Text, EngineError> {
-        self.text.as_ref().map_err(|cause| EngineError::NoText(cause.clone()))
-    }
-
-    /// The checkpoint's own choice of sampling.
-    pub fn default_sampling(&self) -> Sampling {
-        match &self.text {
-            Ok(text) => Sampling::from_defaults(text.defaults()),
-            Err(_) => Sampling::greedy(),
-        }
     }
 
     /// The first slot, to run passes on. It keeps what it has taken in.

@@ -2,6 +2,7 @@
 
 use lithos_compiler::Fusion;
 use lithos_compiler::device::{DeviceError, LoadError};
+use lithos_constraint::ConstraintError;
 use lithos_cpu::{CpuError, LaunchError};
 use lithos_emulator::EmulatorError;
 use lithos_graph::InterpreterError;
@@ -134,6 +135,9 @@ pub enum EngineError {
         /// Tokens of the vocabulary.
         vocabulary: usize,
     },
+    /// The answer cannot be held to its form.
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
     /// A chunk of no rows.
     #[error("a prefill chunk must have at least one row")]
     EmptyChunk,
@@ -151,6 +155,9 @@ fn more_context(context: usize, most: usize) -> String {
 impl EngineError {
     /// Whether the request was at fault, not the engine or the model.
     pub fn is_bad_request(&self) -> bool {
+        if let EngineError::Constraint(error) = self {
+            return *error != ConstraintError::NoNumbers;
+        }
         matches!(
             self,
             EngineError::EmptyPrompt

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use lithos_constraint::ConstraintError;
 use lithos_model::text::TokenId;
 
 use crate::drafters::Distribution;
@@ -57,17 +58,20 @@ pub(crate) type OnEvent<'e> = dyn FnMut(GenerationId, Event<'_>) + 'e;
 impl Generation {
     /// Chooses a token from its logits, given the draft there if it was drawn and what from. Returns it, and why the generation ends with
     /// it, if it does.
+    ///
+    /// # Errors
+    /// [`ConstraintError`] if the form of the answer allows no token.
     pub(crate) fn choose(
         &mut self,
         logits: &[f32],
         drawn: Option<(TokenId, &Distribution)>,
         on_event: &mut OnEvent<'_>,
-    ) -> (TokenId, Option<FinishReason>) {
+    ) -> Result<(TokenId, Option<FinishReason>), ConstraintError> {
         let token = match drawn {
-            Some((draft, from)) => self.sampler.choose(logits, draft, from),
-            None => self.sampler.sample(logits),
+            Some((draft, from)) => self.sampler.choose(logits, draft, from)?,
+            None => self.sampler.sample(logits)?,
         };
-        (token, self.take(token, on_event))
+        Ok((token, self.take(token, on_event)))
     }
 
     /// Takes in a token that the device has chosen.
@@ -81,8 +85,9 @@ impl Generation {
     }
 
     fn take(&mut self, token: TokenId, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
-        let id = self.id;
-        self.output.take(token, self.limit, &self.request, &mut |event| on_event(id, event))
+        let (id, complete) = (self.id, self.sampler.is_complete());
+        let mut on_event = |event: Event<'_>| on_event(id, event);
+        self.output.take(token, complete, self.limit, &self.request, &mut on_event)
     }
 
     /// Tokens that may follow the one that was chosen last and still be of use.

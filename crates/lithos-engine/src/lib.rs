@@ -33,6 +33,7 @@ mod sequence;
 mod shared_pass;
 mod speculation;
 mod stop;
+mod text_side;
 mod trace;
 mod verify_length;
 
@@ -47,6 +48,7 @@ pub use generation::GenerationId;
 pub use lithos_compiler::{
     ADJUST_BIAS, ADJUST_COUNTS, ADJUST_MASK, Choice, Fusion, MAX_DECODE_ROWS, MAX_ENDS, MAX_SLOTS,
 };
+pub use lithos_constraint::{Constraint, ConstraintError, Form, Grammars};
 pub use lithos_cpu::simd::Isa;
 pub use lithos_model::text::TokenId;
 pub use options::{BackendKind, EngineOptions};

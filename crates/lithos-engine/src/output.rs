@@ -39,15 +39,16 @@ impl Output {
         (self.tokens, self.text)
     }
 
-    /// Takes in a token; returns why the generation ends with it, if it does.
+    /// Takes in a token, which may complete the form of the answer; returns why the generation ends with it, if it does.
     pub(crate) fn take(
         &mut self,
         token: TokenId,
+        complete: bool,
         limit: usize,
         request: &Request,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Option<FinishReason> {
-        if self.push(token, on_event) {
+        if self.push(token, on_event) || complete {
             return Some(FinishReason::Stop);
         }
         if self.tokens.len() == limit {

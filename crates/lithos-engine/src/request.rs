@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lithos_constraint::Constraint;
 use lithos_model::text::TokenId;
 use serde::Serialize;
 
@@ -23,6 +24,9 @@ pub struct Request {
     pub stop: Vec<String>,
     /// Go on past end-of-text tokens.
     pub ignore_end: bool,
+    /// The form of the answer, compiled by [`Engine::constraint`](crate::Engine::constraint); the generation ends where it is
+    /// complete.
+    pub constraint: Option<Constraint>,
     /// Continue from what the slot has taken in, where the prompt begins with it.
     pub reuse: bool,
     /// Ends the generation at the next round when set.
@@ -38,6 +42,7 @@ impl Request {
             max_tokens: None,
             stop: Vec::new(),
             ignore_end: false,
+            constraint: None,
             reuse: false,
             cancel: Cancel::default(),
         }
@@ -83,7 +88,7 @@ pub enum Event<'e> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// An end-of-text token or a stop text.
+    /// An end-of-text token, a stop text, or a form that is complete.
     Stop,
     /// The limit of tokens, or the end of the context.
     Length,

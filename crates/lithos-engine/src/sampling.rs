@@ -1,7 +1,7 @@
 //! From logits to a token.
 //!
-//! The order is the usual one (as in Hugging Face transformers and llama.cpp): penalties and bias on the logits, then temperature,
-//! then top-k, top-p and min-p, then a draw. Temperature 0 takes the largest logit after penalties and bias.
+//! The order is the usual one (as in Hugging Face transformers and llama.cpp): penalties and bias on the logits, then tokens that a
+//! constraint forbids are left out, then temperature, then top-k, top-p and min-p, then a draw. Temperature 0 takes the largest logit after penalties and bias.
 //!
 //! A draw adds Gumbel noise times the temperature to the logits and takes the largest sum: softmax(logits / temperature) without sums
 //! over the vocabulary (Gumbel 1954; Maddison, Tarlow and Minka 2014). The noise is a function of seed, position and token, so a device
@@ -12,6 +12,7 @@ mod rejection;
 use std::collections::HashMap;
 
 use lithos_compiler::{ADJUST_BIAS, ADJUST_COUNTS, Choice, MAX_ENDS};
+use lithos_constraint::{ConstraintError, Walk};
 use lithos_kernels::LIST_ENTRIES;
 use lithos_model::text::{GenerationDefaults, TokenId};
 use rand::Rng;
@@ -123,6 +124,8 @@ pub struct Sampler {
     position: u32,
     /// Tokens of the prompt and the output: those that a repetition penalty counts.
     seen: HashMap<TokenId, SeenToken>,
+    /// The form that the output follows, and how far it has come.
+    walk: Option<Walk>,
     adjusted: Vec<f32>,
     candidates: Vec<(f32, u32)>,
 }
@@ -141,27 +144,64 @@ impl Sampler {
             position: prompt.len().saturating_sub(1) as u32,
             seen: prompt.iter().map(|token| (*token, SeenToken::default())).collect(),
             sampling,
+            walk: None,
             adjusted: Vec::new(),
             candidates: Vec::new(),
         }
     }
 
+    /// The same sampler, which chooses only tokens that this walk allows.
+    pub fn constrained(self, walk: Option<Walk>) -> Self {
+        Sampler { walk, ..self }
+    }
+
+    /// Whether the output follows a form and is complete, so that nothing can come any more.
+    pub fn is_complete(&self) -> bool {
+        self.walk.as_ref().is_some_and(Walk::is_complete)
+    }
+
     /// Chooses a token for logits `[vocabulary]`.
-    pub fn sample(&mut self, logits: &[f32]) -> TokenId {
+    ///
+    /// # Errors
+    /// [`ConstraintError`] if the constraint leaves no token, or gave up, or what it leaves has no numbers. Without a constraint there is
+    /// none.
+    pub fn sample(&mut self, logits: &[f32]) -> Result<TokenId, ConstraintError> {
+        let greedy = self.sampling.temperature == 0.0;
+        self.pick(
+            logits,
+            |sampler, logits| if greedy { largest(logits) } else { sampler.draw(logits) },
+        )
+    }
+
+    /// Has a token picked from the logits after penalties, bias and constraint, and takes it in.
+    fn pick(
+        &mut self,
+        logits: &[f32],
+        pick: impl FnOnce(&mut Self, &[f32]) -> TokenId,
+    ) -> Result<TokenId, ConstraintError> {
+        let allowed = self.walk.as_mut().map(Walk::allowed).transpose()?;
         let mut adjusted = std::mem::take(&mut self.adjusted);
-        let logits = if self.sampling.changes_logits() {
+        let logits = if self.sampling.changes_logits() || allowed.is_some() {
             adjusted.clear();
             adjusted.extend_from_slice(logits);
             self.adjust(&mut adjusted);
+            if let Some(allowed) = &allowed {
+                allowed.forbid_others(&mut adjusted);
+            }
             &adjusted[..]
         } else {
             logits
         };
-        let token =
-            if self.sampling.temperature == 0.0 { largest(logits) } else { self.draw(logits) };
+        let token = pick(self, logits);
         self.adjusted = adjusted;
+        if allowed.is_some_and(|allowed| !allowed.contains(token)) {
+            return Err(ConstraintError::NoNumbers);
+        }
+        if let Some(walk) = &mut self.walk {
+            walk.take(token)?;
+        }
         self.take_in(token);
-        token
+        Ok(token)
     }
 
     /// The token was chosen.
@@ -177,6 +217,9 @@ impl Sampler {
     }
 
     fn adjust(&self, logits: &mut [f32]) {
+        if !self.sampling.changes_logits() {
+            return;
+        }
         let Sampling { repetition_penalty, presence_penalty, frequency_penalty, .. } =
             self.sampling;
         for (token, seen) in &self.seen {
@@ -249,12 +292,15 @@ impl Sampler {
     }
 
     /// What a device needs to go on choosing as this does, until one of `ends` or `limit` tokens; `None` if it cannot: top-p without
-    /// top-k, a larger top-k than its lists hold, or too many end tokens.
+    /// top-k, a larger top-k than its lists hold, too many end tokens, or a constraint, whose mask changes with every token.
     pub fn rounds(&self, vocabulary: usize, ends: &[TokenId], limit: usize) -> Option<Rounds> {
         let sampling = &self.sampling;
         let draws = sampling.temperature != 0.0;
         let listed = sampling.top_k > 0 || sampling.top_p >= 1.0;
-        if ends.len() > MAX_ENDS || (draws && (!listed || sampling.top_k > LIST_ENTRIES)) {
+        if self.walk.is_some()
+            || ends.len() > MAX_ENDS
+            || (draws && (!listed || sampling.top_k > LIST_ENTRIES))
+        {
             return None;
         }
         let mut rounds = Rounds::default();
@@ -321,7 +367,7 @@ mod tests {
         let mut counts = vec![0usize; logits.len()];
         for _ in 0..draws {
             sampler.seen.clear();
-            counts[sampler.sample(logits).index()] += 1;
+            counts[sampler.sample(logits).expect("chooses").index()] += 1;
         }
         counts.iter().map(|count| *count as f64 / draws as f64).collect()
     }
@@ -361,14 +407,14 @@ mod tests {
         let logits = [2.0, 1.5, -1.0];
         let penalised = Sampling { repetition_penalty: 2.0, ..Sampling::greedy() };
         let mut sampler = Sampler::new(penalised, &[TokenId(0)]);
-        assert_eq!(sampler.sample(&logits), TokenId(1));
+        assert_eq!(sampler.sample(&logits), Ok(TokenId(1)));
         let present = Sampling { presence_penalty: 1.0, ..Sampling::greedy() };
         let mut sampler = Sampler::new(present, &[TokenId(0)]);
         // Presence counts generated tokens, not those of the prompt.
-        assert_eq!(sampler.sample(&logits), TokenId(0));
-        assert_eq!(sampler.sample(&logits), TokenId(1));
+        assert_eq!(sampler.sample(&logits), Ok(TokenId(0)));
+        assert_eq!(sampler.sample(&logits), Ok(TokenId(1)));
         let biased = Sampling { logit_bias: vec![(TokenId(2), 9.0)], ..Sampling::greedy() };
-        assert_eq!(Sampler::new(biased, &[]).sample(&logits), TokenId(2));
+        assert_eq!(Sampler::new(biased, &[]).sample(&logits), Ok(TokenId(2)));
     }
 
     #[test]
@@ -377,7 +423,7 @@ mod tests {
         let sampling = Sampling { temperature: 1.0, seed: Some(3), ..Sampling::greedy() };
         let run = || -> Vec<TokenId> {
             let mut sampler = Sampler::new(sampling.clone(), &[]);
-            (0..50).map(|_| sampler.sample(&logits)).collect()
+            (0..50).map(|_| sampler.sample(&logits).expect("chooses")).collect()
         };
         assert_eq!(run(), run());
     }

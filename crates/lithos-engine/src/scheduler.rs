@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use lithos_model::text::TokenId;
+use lithos_constraint::Constraint;
 
 use crate::drafters::Proposals;
 use crate::engine::Engine;
@@ -70,12 +70,14 @@ impl Engine {
             Sequence::new(self, slot).reset();
             return Err(error);
         }
+        let walk = request.constraint.as_ref().map(Constraint::begin);
+        let sampler = Sampler::new(request.sampling.clone(), &request.prompt).constrained(walk);
         self.admitted += 1;
         let id = GenerationId(self.admitted);
         self.live[slot] = Some(Generation {
             id,
             limit,
-            sampler: Sampler::new(request.sampling.clone(), &request.prompt),
+            sampler,
             output,
             stage: Stage::Prefill { done: reused, turn: 0 },
             reused,
@@ -237,7 +239,7 @@ impl Engine {
         let chunk = sequence.next_chunk(total - done);
         sequence.prefill_chunk(&generation.request.prompt[done..done + chunk])?;
         let done = done + chunk;
-        let mut first: Option<(TokenId, Option<FinishReason>)> = None;
+        let mut first = None;
         let limit = generation.limit;
         if done == total && limit > 0 {
             let mut choose = |_: usize, logits: &[f32]| {
@@ -252,7 +254,9 @@ impl Engine {
             return Ok(None);
         }
         generation.prefill = Some(generation.started.elapsed());
-        let Some((anchor, finish)) = first else { return Ok(Some(FinishReason::Length)) };
+        let Some((anchor, finish)) = first.transpose()? else {
+            return Ok(Some(FinishReason::Length));
+        };
         generation.stage = Stage::Decode { anchor };
         if let Some(speculator) = &mut self.speculators[slot] {
             let draws = match self.options.proposals {

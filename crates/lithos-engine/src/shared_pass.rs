@@ -9,7 +9,6 @@ use crate::drafters::{DraftLength, MOST_DRAFTS, Outcome, Proposal};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::generation::{OnEvent, Stage};
-use crate::request::FinishReason;
 use crate::scheduler::Ended;
 use crate::sequence::Sequence;
 use crate::speculation::choose_rows;
@@ -97,30 +96,33 @@ impl Engine {
         on_event: &mut OnEvent<'_>,
     ) -> Vec<Ended> {
         let (began, vocabulary) = (Instant::now(), self.vocabulary());
-        let mut chosen: Vec<(Vec<TokenId>, Option<FinishReason>, Duration)> = Vec::new();
+        let mut chosen = Vec::new();
         let mut logits = self.backend.logits();
         for share in shares {
             let chose = Instant::now();
             let (own, others) = logits.split_at((1 + share.verified) * vocabulary);
             logits = others;
             let mut finish = None;
-            let tokens = match &mut self.live[share.slot] {
-                None => Vec::new(),
-                Some(generation) => {
-                    choose_rows(own, vocabulary, &share.proposal, &mut |logits, drawn| {
-                        let (token, ends) = generation.choose(logits, drawn, on_event);
-                        finish = ends;
-                        (token, ends.is_some())
-                    })
-                }
-            };
-            chosen.push((tokens, finish, chose.elapsed()));
+            let Some(generation) = &mut self.live[share.slot] else { continue };
+            let tokens = choose_rows(own, vocabulary, &share.proposal, &mut |logits, drawn| {
+                let (token, ends) = generation.choose(logits, drawn, on_event)?;
+                finish = ends;
+                Ok((token, ends.is_some()))
+            });
+            chosen.push((share, tokens, finish, chose.elapsed()));
         }
         // A pass without drafts takes so long for each of its generations.
         let each = self.costs.seconds(shares.len()).map(|seconds| seconds / shares.len() as f64);
         let mut ended = Vec::new();
         let mut count = 0;
-        for (share, (tokens, finish, accept)) in shares.iter().zip(chosen) {
+        for (share, tokens, finish, accept) in chosen {
+            let tokens = match tokens {
+                Ok(tokens) => tokens,
+                Err(error) => {
+                    ended.extend(self.fail_live(share.slot, error.into()));
+                    continue;
+                }
+            };
             count += tokens.len();
             Sequence::new(self, share.slot).accept(tokens.len());
             if let Some(generation) = &mut self.live[share.slot]

@@ -11,6 +11,7 @@ mod distribution;
 
 use std::time::Duration;
 
+use lithos_constraint::ConstraintError;
 use lithos_model::dspark::DraftHead;
 use lithos_model::text::TokenId;
 use serde::ser::SerializeStruct;
@@ -121,8 +122,8 @@ pub(crate) struct Trained<'e> {
 }
 
 /// Chooses a row's token from its logits, given the draft there if it was drawn and what from; and says whether the generation ends with it.
-pub(crate) type Choose<'c> =
-    dyn FnMut(&[f32], Option<(TokenId, &Distribution)>) -> (TokenId, bool) + 'c;
+pub(crate) type Choose<'c> = dyn FnMut(&[f32], Option<(TokenId, &Distribution)>) -> Result<(TokenId, bool), ConstraintError>
+    + 'c;
 
 /// Chooses tokens row by row, for as long as they are the drafts of a proposal, of which as many were verified as there are rows after the
 /// first.
@@ -131,20 +132,20 @@ pub(crate) fn choose_rows(
     vocabulary: usize,
     proposal: &Proposal,
     choose: &mut Choose<'_>,
-) -> Vec<TokenId> {
+) -> Result<Vec<TokenId>, ConstraintError> {
     let rows = logits.len() / vocabulary;
     let drafts = &proposal.tokens[..rows.saturating_sub(1)];
     let mut chosen = Vec::with_capacity(rows);
     for (row, logits) in logits.chunks(vocabulary).enumerate() {
         let draft = drafts.get(row);
         let drawn = draft.copied().zip(proposal.drawn_from.get(row));
-        let (token, ended) = choose(logits, drawn);
+        let (token, ended) = choose(logits, drawn)?;
         chosen.push(token);
         if ended || draft != Some(&token) {
             break;
         }
     }
-    chosen
+    Ok(chosen)
 }
 
 /// The drafter of a slot, and what became of its drafts.

@@ -44,7 +44,8 @@ fn by_host(
     let mut sequence = engine.sequence();
     (0..count)
         .map(|_| {
-            token = sampler.sample(sequence.decode(&[token]).expect("decode runs"));
+            token =
+                sampler.sample(sequence.decode(&[token]).expect("decode runs")).expect("chooses");
             sequence.accept(1);
             token
         })
@@ -198,7 +199,7 @@ fn masked_tokens_are_never_chosen() {
             assert!(allowed(token.index()), "{sampling:?} chose {token:?}");
             assert_eq!(
                 token,
-                Sampler::new(sampling.clone(), prompt).sample(&logits),
+                Sampler::new(sampling.clone(), prompt).sample(&logits).expect("chooses"),
                 "{sampling:?}"
             );
         }

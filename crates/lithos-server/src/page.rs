@@ -30,38 +30,25 @@ struct File {
     text: &'static str,
 }
 
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
 const FILES: [File; 6] = [
-    File {
-        path: "/",
-        content_type: "text/html; charset=utf-8",
-        text: include_str!("page/index.html"),
-    },
-    File {
-        path: "/page/style.css",
-        content_type: "text/css; charset=utf-8",
-        text: include_str!("page/style.css"),
-    },
-    File {
-        path: "/page/chat.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("page/chat.js"),
-    },
-    File {
-        path: "/page/panel.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("page/panel.js"),
-    },
-    File {
-        path: "/page/server.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("page/server.js"),
-    },
-    File {
-        path: "/page/icon.svg",
-        content_type: "image/svg+xml",
-        text: include_str!("page/icon.svg"),
-    },
+    File::new("/", HTML, include_str!("page/index.html")),
+    File::new("/page/style.css", CSS, include_str!("page/style.css")),
+    File::new("/page/chat.js", SCRIPT, include_str!("page/chat.js")),
+    File::new("/page/panel.js", SCRIPT, include_str!("page/panel.js")),
+    File::new("/page/server.js", SCRIPT, include_str!("page/server.js")),
+    File::new("/page/icon.svg", SVG, include_str!("page/icon.svg")),
 ];
+
+impl File {
+    const fn new(path: &'static str, content_type: &'static str, text: &'static str) -> Self {
+        File { path, content_type, text }
+    }
+}
 
 /// Whether a path is one of the page's files.
 pub(crate) fn is_part(path: &str) -> bool {

@@ -112,6 +112,7 @@ fn request(job: &Job) -> Request {
         stop: job.stop.clone(),
         ignore_end: job.ignore_end,
         reuse: true,
+        constraint: None,
         cancel: job.cancel.clone(),
     }
 }

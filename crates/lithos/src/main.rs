@@ -9,6 +9,7 @@ mod commands;
 mod conversation;
 mod draft_source;
 mod endpoint;
+mod form;
 mod interrupt;
 mod key;
 mod launch;

@@ -205,3 +205,38 @@ fn an_interrupt_ends_the_answer() {
     assert_eq!(output.status.code(), Some(130));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[test]
+fn an_answer_has_the_form_that_was_asked_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("colour.lark");
+    std::fs::write(&file, "start: \"red\" | \"green\"\n").expect("written");
+    let builtin = |flags: &[&str]| {
+        let args = ["generate", "--max-tokens", "100", "--temperature", "0"];
+        run(&[&args[..], flags, &["Which one?"]].concat()).ok()
+    };
+    let schema = r#"{"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["n"], "additionalProperties": false}"#;
+    let answer: Value = serde_json::from_str(&builtin(&["--json-schema", schema])).expect("JSON");
+    assert!((1..=9).contains(&answer["n"].as_u64().unwrap()), "{answer}");
+    let answer = builtin(&["--grammar", file.to_str().unwrap()]);
+    assert!(answer == "red" || answer == "green", "{answer}");
+    let answer = builtin(&["--regex", "(yes|no)"]);
+    assert!(answer == "yes" || answer == "no", "{answer}");
+}
+
+#[test]
+fn forms_that_do_not_work_are_refused() {
+    for (flags, parts) in [
+        (["--regex", "("], &["regular expression"][..]),
+        (["--json-schema", "{\"type\": \"colour\"}"], &["JSON schema", "colour"]),
+        (["--json-schema", "{"], &["--json-schema is not JSON"]),
+        (["--json-schema", "absent.json"], &["--json-schema", "absent.json"]),
+        (["--grammar", "absent.lark"], &["--grammar", "absent.lark"]),
+    ] {
+        run(&["generate", flags[0], flags[1], "x"]).refused(parts);
+    }
+    let both = run(&["generate", "--regex", "a", "--grammar", "b", "x"]);
+    assert_eq!(both.code, Some(2), "{both:?}");
+    run(&["generate", "--regex", "a", "--thinking", "on", "x"]).refused(&["--thinking"]);
+}

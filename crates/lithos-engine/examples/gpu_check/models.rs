@@ -182,7 +182,7 @@ fn by_host(engine: &mut Engine, sampling: &Sampling) -> Result<Vec<TokenId>, Eng
     let mut sequence = engine.sequence();
     let mut tokens = Vec::new();
     while tokens.len() < GREEDY {
-        token = sampler.sample(sequence.decode(&[token])?);
+        token = sampler.sample(sequence.decode(&[token])?)?;
         sequence.accept(1);
         tokens.push(token);
     }

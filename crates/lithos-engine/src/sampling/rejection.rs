@@ -1,9 +1,10 @@
 //! The choice of a token for which a draft was drawn (Leviathan, Kalman and Matias 2023; Chen et al. 2023).
 //!
-//! With p the distribution that the token has without drafts (after penalties, bias, temperature and filters) and q the one that the
+//! With p the distribution that the token has without drafts (after penalties, bias, constraint, temperature and filters) and q the one that the
 //! draft d was drawn from: d is accepted with probability min(1, p(d) / q(d)); else another token is drawn from max(p - q, 0), divided by
 //! its sum. What is chosen is then distributed as p, whatever q is.
 
+use lithos_constraint::ConstraintError;
 use lithos_model::text::TokenId;
 
 use super::{Sampler, largest};
@@ -13,20 +14,19 @@ use crate::noise::Stream;
 impl Sampler {
     /// Chooses a token for logits `[vocabulary]` where `draft` was drawn from `proposed`; it is the draft if that is accepted. Without
     /// temperature this is [`Sampler::sample`].
-    pub fn choose(&mut self, logits: &[f32], draft: TokenId, proposed: &Distribution) -> TokenId {
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub fn choose(
+        &mut self,
+        logits: &[f32],
+        draft: TokenId,
+        proposed: &Distribution,
+    ) -> Result<TokenId, ConstraintError> {
         if self.sampling.temperature == 0.0 {
             return self.sample(logits);
         }
-        let mut adjusted = std::mem::take(&mut self.adjusted);
-        adjusted.clear();
-        adjusted.extend_from_slice(logits);
-        if self.sampling.changes_logits() {
-            self.adjust(&mut adjusted);
-        }
-        let token = self.accept_or_draw(&adjusted, draft, proposed);
-        self.adjusted = adjusted;
-        self.take_in(token);
-        token
+        self.pick(logits, |sampler, logits| sampler.accept_or_draw(logits, draft, proposed))
     }
 
     fn accept_or_draw(

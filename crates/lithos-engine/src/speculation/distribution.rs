@@ -35,12 +35,12 @@ fn logits(before: TokenId, of_drafter: bool) -> Vec<f32> {
 type Rule = fn(&mut Sampler, &[f32], TokenId, &Distribution) -> TokenId;
 
 fn right(sampler: &mut Sampler, logits: &[f32], draft: TokenId, from: &Distribution) -> TokenId {
-    sampler.choose(logits, draft, from)
+    sampler.choose(logits, draft, from).expect("chooses")
 }
 
 /// Takes whatever is drafted.
 fn gullible(sampler: &mut Sampler, logits: &[f32], draft: TokenId, _: &Distribution) -> TokenId {
-    sampler.sample(logits);
+    sampler.sample(logits).expect("chooses");
     draft
 }
 
@@ -51,13 +51,15 @@ fn forgetful(
     draft: TokenId,
     from: &Distribution,
 ) -> TokenId {
-    let token = sampler.choose(logits, draft, from);
+    let token = sampler.choose(logits, draft, from).expect("chooses");
     if token == draft {
         return token;
     }
     let seed = Some(sampler.draws().map_or(0, |draws| draws.seed) ^ 0x5555_5555);
     let temperature = 1.0;
-    Sampler::new(Sampling { seed, temperature, ..Sampling::greedy() }, &[]).sample(logits)
+    Sampler::new(Sampling { seed, temperature, ..Sampling::greedy() }, &[])
+        .sample(logits)
+        .expect("chooses")
 }
 
 /// Draws a text through rounds with drafts.
@@ -79,11 +81,11 @@ fn text(sampling: &Sampling, drawn: bool, rule: Rule) -> [TokenId; LENGTH] {
         let mut choose = |logits: &[f32], drawn: Option<(TokenId, &Distribution)>| {
             let token = match drawn {
                 Some((draft, from)) => rule(&mut sampler, logits, draft, from),
-                None => sampler.sample(logits),
+                None => sampler.sample(logits)?,
             };
-            (token, false)
+            Ok((token, false))
         };
-        tokens.extend(choose_rows(&rows, VOCABULARY, &proposal, &mut choose));
+        tokens.extend(choose_rows(&rows, VOCABULARY, &proposal, &mut choose).expect("chooses"));
     }
     [tokens[1], tokens[2], tokens[3]]
 }
@@ -225,7 +227,7 @@ fn drafts_like_the_models_own_choice_are_all_accepted_and_others_never() {
         let mut proposal = Proposal::default();
         candidates.set(&row);
         let draft = candidates.propose(sampler.draws(), 0, 1.0, &mut proposal);
-        assert_eq!(sampler.choose(&row, draft, &proposal.drawn_from[0]), draft);
+        assert_eq!(sampler.choose(&row, draft, &proposal.drawn_from[0]), Ok(draft));
         // What the filters leave out is never accepted, however sure a drafter is of it.
         let least = TokenId((0..6).min_by(|a, b| row[*a].total_cmp(&row[*b])).expect("six") as u32);
         let top = Sampling { top_k: 2, seed: Some(seed), ..sampling.clone() };
@@ -234,6 +236,6 @@ fn drafts_like_the_models_own_choice_are_all_accepted_and_others_never() {
         let mut proposal = Proposal::default();
         candidates.set(&sure);
         assert_eq!(candidates.propose(sampler.draws(), 0, 1.0, &mut proposal), least);
-        assert_ne!(Sampler::new(top, &[]).choose(&row, least, &proposal.drawn_from[0]), least);
+        assert_ne!(Sampler::new(top, &[]).choose(&row, least, &proposal.drawn_from[0]), Ok(least));
     }
 }

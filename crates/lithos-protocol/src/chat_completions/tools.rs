@@ -5,13 +5,12 @@ use serde_json::{Map, Value};
 use crate::conversation::arguments_as_object;
 use crate::error::ApiError;
 use crate::fields::{Fields, kind, wrong_type};
-use crate::refusal::refused;
 use crate::tools::{Offer, OfferBuilder, ToolChoice, object};
 
 /// Reads `tools`, `tool_choice` and `parallel_tool_calls`.
 pub(super) fn read_offer(fields: &mut Fields) -> Result<Offer, ApiError> {
     let parallel: Option<bool> = fields.take("parallel_tool_calls", "true or false")?;
-    let choice = read_choice(fields.value("tool_choice"))?;
+    let choice = ToolChoice::read(fields.value("tool_choice"), chosen_function)?;
     let list: Vec<Value> = fields.take("tools", "a list")?.unwrap_or_default();
     let mut offer = OfferBuilder::default();
     for (index, tool) in list.into_iter().enumerate() {
@@ -22,26 +21,10 @@ pub(super) fn read_offer(fields: &mut Fields) -> Result<Offer, ApiError> {
     offer.finish(choice, parallel == Some(false))
 }
 
-/// Which functions the model may or must call.
-fn read_choice(choice: Option<Value>) -> Result<ToolChoice, ApiError> {
-    let Some(choice) = choice else { return Ok(ToolChoice::Auto) };
-    let unknown = || {
-        ApiError::invalid("tool_choice", "tool_choice must be auto, none, required or a function")
-    };
-    match &choice {
-        Value::String(choice) => match choice.as_str() {
-            "auto" => Ok(ToolChoice::Auto),
-            "none" => Ok(ToolChoice::None),
-            "required" => Ok(ToolChoice::Required),
-            _ => Err(unknown()),
-        },
-        Value::Object(named) if named.get("type").is_some_and(|kind| kind == "function") => {
-            let name = choice["function"]["name"].as_str();
-            Ok(ToolChoice::Named(name.ok_or_else(unknown)?.to_owned()))
-        }
-        Value::Object(_) => Err(refused("tool_choice", "this kind of choice is not known")),
-        other => Err(wrong_type("tool_choice".into(), "a text or an object", kind(other))),
-    }
+/// The function that a choice names.
+fn chosen_function(choice: &Map<String, Value>) -> Option<Option<String>> {
+    let name = || choice.get("function")?["name"].as_str().map(str::to_owned);
+    (choice.get("type")? == "function").then(name)
 }
 
 /// Checks a function, but for its name.

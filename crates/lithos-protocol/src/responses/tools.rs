@@ -3,12 +3,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::conversation::part_type;
 use crate::error::ApiError;
-use crate::fields::{Fields, kind, wrong_type};
-use crate::refusal::refused;
+use crate::fields::Fields;
 use crate::tools::{Offer, OfferBuilder, ToolChoice, function, parameters};
 
 /// The only argument of a custom tool.
@@ -67,7 +66,7 @@ pub(super) fn custom_input(arguments: &str) -> String {
 /// Reads `tools`, `tool_choice` and `parallel_tool_calls`.
 pub(super) fn read_tools(fields: &mut Fields) -> Result<ReadTools, ApiError> {
     let parallel: Option<bool> = fields.take("parallel_tool_calls", "true or false")?;
-    let choice = read_choice(fields.value("tool_choice"))?;
+    let choice = ToolChoice::read(fields.value("tool_choice"), chosen_tool)?;
     let list: Vec<Value> = fields.take("tools", "a list")?.unwrap_or_default();
     let mut reader = Reader::default();
     for (index, tool) in list.into_iter().enumerate() {
@@ -157,30 +156,11 @@ impl Reader {
     }
 }
 
-/// Which functions the model may or must call.
-fn read_choice(choice: Option<Value>) -> Result<ToolChoice, ApiError> {
-    let Some(choice) = choice else { return Ok(ToolChoice::Auto) };
-    let unknown = || {
-        let message = "tool_choice must be auto, none, required or a function";
-        ApiError::invalid("tool_choice", message)
-    };
-    match &choice {
-        Value::String(choice) => match choice.as_str() {
-            "auto" => Ok(ToolChoice::Auto),
-            "none" => Ok(ToolChoice::None),
-            "required" => Ok(ToolChoice::Required),
-            _ => Err(unknown()),
-        },
-        Value::Object(named) => match named.get("type").and_then(Value::as_str) {
-            Some("function" | "custom") => {
-                let name = named.get("name").and_then(Value::as_str).ok_or_else(unknown)?;
-                let namespace = named.get("namespace").and_then(Value::as_str);
-                Ok(ToolChoice::Named(name_within(namespace, name)))
-            }
-            _ => Err(refused("tool_choice", "this kind of choice is not known")),
-        },
-        other => Err(wrong_type("tool_choice".into(), "a text or an object", kind(other))),
-    }
+/// The function or custom tool that a choice names, as the model knows it.
+fn chosen_tool(choice: &Map<String, Value>) -> Option<Option<String>> {
+    let text = |field: &str| choice.get(field).and_then(Value::as_str);
+    let known = matches!(text("type")?, "function" | "custom");
+    known.then(|| text("name").map(|name| name_within(text("namespace"), name)))
 }
 
 #[cfg(test)]

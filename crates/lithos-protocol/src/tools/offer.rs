@@ -23,6 +23,36 @@ pub enum ToolChoice {
     Named(String),
 }
 
+impl ToolChoice {
+    /// Reads OpenAI's `tool_choice`. `name_of` finds the name of the tool that an object chooses: `None` if this kind of choice is not
+    /// known, `Some(None)` if it is and has no name.
+    pub(crate) fn read(
+        choice: Option<Value>,
+        name_of: impl FnOnce(&Map<String, Value>) -> Option<Option<String>>,
+    ) -> Result<Self, ApiError> {
+        let unknown = || {
+            let message = "tool_choice must be auto, none, required or a function";
+            ApiError::invalid("tool_choice", message)
+        };
+        match &choice {
+            None => Ok(ToolChoice::Auto),
+            Some(Value::String(choice)) => match choice.as_str() {
+                "auto" => Ok(ToolChoice::Auto),
+                "none" => Ok(ToolChoice::None),
+                "required" => Ok(ToolChoice::Required),
+                _ => Err(unknown()),
+            },
+            Some(Value::Object(named)) => match name_of(named) {
+                Some(name) => Ok(ToolChoice::Named(name.ok_or_else(unknown)?)),
+                None => Err(refused("tool_choice", "this kind of choice is not known")),
+            },
+            Some(other) => {
+                Err(wrong_type("tool_choice".into(), "a text or an object", kind(other)))
+            }
+        }
+    }
+}
+
 /// The calls that an answer may hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {

@@ -13,8 +13,9 @@ use lithos_model::text::{SpecialTokens, Text};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Streaming};
-use crate::args::{AnswerArgs, ModelArgs, SamplingArgs};
+use crate::args::{AnswerArgs, ModelArgs, SamplingArgs, Switch};
 use crate::conversation::{self, Conversation};
+use crate::form::FormArgs;
 use crate::interrupt::{self, Again};
 use crate::model::{self, Opened};
 use crate::trace::TraceFile;
@@ -27,6 +28,7 @@ use crate::{INTERRUPTED, output};
   lithos generate --model ./Qwen3-0.6B --raw --max-tokens 50 \"Once upon a time\"
   git diff | lithos generate --model ./Qwen3-0.6B --system \"Write a commit message.\"
   lithos generate --model smollm2.gguf --temperature 0.8 --seed 1 --json \"A haiku.\"
+  lithos generate --regex \"(yes|no)\" \"Is Paris in France?\"
 
 Ctrl-C ends the answer; the exit code is then 130.")]
 pub struct GenerateArgs {
@@ -36,7 +38,7 @@ pub struct GenerateArgs {
     #[arg(long, conflicts_with_all = ["system", "thinking"])]
     raw: bool,
     /// Go on past the tokens that end an answer
-    #[arg(long)]
+    #[arg(long, conflicts_with = "form")]
     ignore_eos: bool,
     /// Print one JSON object at the end instead of the text: model, backend, fusion, prompt_tokens, generated_tokens,
     /// token_ids, text, finish_reason (stop, length or cancelled), timings in seconds and tokens per second, and what became of
@@ -50,6 +52,8 @@ pub struct GenerateArgs {
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
     model: ModelArgs,
@@ -60,12 +64,24 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     let model = model::given(args.model.model.as_deref())?;
     interrupt::install()?;
     args.sampling.check()?;
+    let form = args.form.form()?;
+    if let Some(form) = &form {
+        // A model takes time to open.
+        form.check()?;
+    }
+    if form.is_some() && args.answer.thinking.is_some_and(Switch::is_on) {
+        bail!("--thinking on: an answer with a form has no place for thoughts; leave it out");
+    }
     let prompt = read_prompt(args.prompt.as_deref())?;
     let trace = args.trace.as_deref().map(TraceFile::create).transpose()?;
     let Opened { mut engine, load } = args.model.open(model)?;
-    let tokens = prompt_tokens(args, &engine, &prompt)?;
+    let constraint = form.as_ref().map(|form| engine.constraint(form)).transpose()?;
+    // Where the form begins, a thought must not.
+    let thinking = if form.is_some() { Some(Switch::Off) } else { args.answer.thinking };
+    let tokens = prompt_tokens(args, thinking, &engine, &prompt)?;
     let request = Request {
         ignore_end: args.ignore_eos,
+        constraint,
         ..conversation::request(&engine, tokens, &args.answer, &args.sampling)?
     };
     engine.set_trace(trace.is_some());
@@ -121,6 +137,7 @@ fn read_prompt(given: Option<&OsStr>) -> anyhow::Result<String> {
 
 fn prompt_tokens(
     args: &GenerateArgs,
+    thinking: Option<Switch>,
     engine: &Engine,
     prompt: &str,
 ) -> anyhow::Result<Vec<TokenId>> {
@@ -132,7 +149,7 @@ fn prompt_tokens(
     }
     let mut conversation = Conversation::new(args.answer.system.clone());
     conversation.ask(prompt.to_owned());
-    conversation.tokens(engine, args.answer.thinking)
+    conversation.tokens(engine, thinking)
 }
 
 fn raw_tokens(text: &Text, prompt: &str) -> anyhow::Result<Vec<TokenId>> {
