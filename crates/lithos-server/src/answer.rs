@@ -1,9 +1,11 @@
 //! Requests that a model answers, in all dialects: `POST /v1/chat/completions`, `/v1/messages`, `/v1/responses`.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use lithos_engine::{Cancel, Sampling, Speculation, TokenId};
@@ -37,6 +39,7 @@ pub(crate) async fn answer<R: DialectRequest>(
     Extension(log): Extension<Arc<RequestLog>>,
     request: Request,
 ) -> Result<Response, HttpError> {
+    let client = client(request.headers());
     let body = read_json_body(request, app.body_limit).await?;
     let request = R::parse(&body)?;
     drop(body);
@@ -56,7 +59,7 @@ pub(crate) async fn answer<R: DialectRequest>(
         opens_thought,
     };
     let answer = request.answer(heading);
-    let (events, cancel) = submit(&app, request.generation(), prompt, opens_thought)?;
+    let (events, cancel) = submit(&app, client, request.generation(), prompt, opens_thought)?;
     if request.streams() {
         let answer = Answer { answer, events, _cancel: cancel, log, heartbeat: app.heartbeat };
         return Ok(stream::respond(answer).await?);
@@ -99,6 +102,15 @@ async fn encode(app: &App, conversation: Conversation) -> Result<Vec<TokenId>, A
     })
 }
 
+/// Who asks, as far as it can be told: a program with its key.
+fn client(headers: &HeaderMap) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for name in [header::USER_AGENT, header::AUTHORIZATION, HeaderName::from_static("x-api-key")] {
+        headers.get(name).map(HeaderValue::as_bytes).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
 fn too_long<R: DialectRequest>(prompt_tokens: usize, context: usize) -> ApiError {
     ApiError::context_length_exceeded(prompt_tokens, context).with_param(R::PROMPT_FIELD)
 }
@@ -106,6 +118,7 @@ fn too_long<R: DialectRequest>(prompt_tokens: usize, context: usize) -> ApiError
 /// Puts a request into the queue.
 fn submit(
     app: &App,
+    client: u64,
     generation: &Generation,
     prompt: Vec<TokenId>,
     opens_thought: bool,
@@ -115,6 +128,9 @@ fn submit(
     let (sender, events) = unbounded_channel();
     let cancel = Cancel::default();
     app.queue.push(Job {
+        client,
+        turn: generation.conversation.tools.is_some(),
+        overtaken: 0,
         prompt,
         opens_thought,
         sampling,

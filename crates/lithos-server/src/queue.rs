@@ -1,4 +1,5 @@
-//! The queue between connections and the model's thread: first in, first out, bounded.
+//! The queue between connections and the model's thread: bounded, and first in, first out; but the turns of an agent go before what the same
+//! agent asks beside them, such as a title for the conversation.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,8 +9,17 @@ use lithos_engine::{Cancel, Sampling, Speculation, TokenId};
 use lithos_protocol::{ApiError, Ending, TokenCounts};
 use tokio::sync::mpsc::UnboundedSender;
 
+/// How often a job can be overtaken, so that no stream of others keeps it waiting.
+const MOST_OVERTAKEN: u32 = 4;
+
 /// One request for the model.
 pub(crate) struct Job {
+    /// Who asks, as far as it can be told.
+    pub(crate) client: u64,
+    /// Whether it is a turn of an agent: tools are on offer.
+    pub(crate) turn: bool,
+    /// How many jobs that came later went before it.
+    pub(crate) overtaken: u32,
     pub(crate) prompt: Vec<TokenId>,
     /// Whether the prompt ends inside a thought.
     pub(crate) opens_thought: bool,
@@ -58,12 +68,27 @@ impl State {
     /// Takes the next job that somebody still waits for.
     fn take(&mut self) -> Option<Job> {
         loop {
-            let job = self.waiting.pop_front()?;
+            let place = self.next()?;
+            let job = self.waiting.remove(place)?;
             if !job.cancel.is_cancelled() {
                 self.running.push(job.cancel.clone());
                 return Some(job);
             }
         }
+    }
+
+    /// The place of the next job: the first, or a turn of the same client that came later.
+    fn next(&mut self) -> Option<usize> {
+        let first = self.waiting.front()?;
+        if first.turn || first.overtaken == MOST_OVERTAKEN {
+            return Some(0);
+        }
+        let goes_before = |job: &Job| job.turn && job.client == first.client;
+        let Some(place) = self.waiting.iter().position(goes_before) else { return Some(0) };
+        for overtaken in self.waiting.range_mut(..place) {
+            overtaken.overtaken += 1;
+        }
+        Some(place)
     }
 }
 
@@ -174,6 +199,9 @@ mod tests {
         let (events, receiver) = unbounded_channel();
         let cancel = Cancel::default();
         let job = Job {
+            client: 0,
+            turn: false,
+            overtaken: 0,
             prompt: prompt(name),
             opens_thought: false,
             sampling: Sampling::greedy(),
@@ -226,6 +254,31 @@ mod tests {
         queue.ended(&a);
         push(&queue, "d").unwrap();
         assert_eq!(queue.lengths(), (2, 1));
+    }
+
+    #[test]
+    fn turns_go_before_what_the_same_client_asks_beside_them() {
+        let queue = JobQueue::new(20, 1);
+        let push = |name: &str, client, turn| {
+            let (job, ..) = job(name);
+            queue.push(Job { client, turn, ..job }).unwrap();
+        };
+        let next = || {
+            let job = queue.next().unwrap();
+            queue.ended(&job);
+            job.prompt
+        };
+        push("title", 1, false);
+        push("other", 2, true);
+        push("turn", 1, true);
+        assert_eq!([next(), next(), next()], ["turn", "title", "other"].map(prompt));
+        // Nobody waits for ever.
+        push("title", 1, false);
+        for name in ["a", "b", "c", "d", "e"] {
+            push(name, 1, true);
+        }
+        let order = [next(), next(), next(), next(), next(), next()];
+        assert_eq!(order, ["a", "b", "c", "d", "title", "e"].map(prompt));
     }
 
     #[test]
