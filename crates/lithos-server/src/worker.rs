@@ -80,7 +80,7 @@ fn answer(
         max_tokens: job.max_tokens,
         stop: job.stop.clone(),
         ignore_end: job.ignore_end,
-        constraint: None,
+        constraint: job.constraint.clone(),
         reuse,
         cancel: job.cancel.clone(),
     };
