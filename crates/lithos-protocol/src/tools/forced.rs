@@ -295,3 +295,62 @@ fn has_near_references(schema: &Value) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::Tools;
+
+    fn calls(choice: ToolChoice, one_only: bool) -> Calls {
+        let tool = |name: &str, parameters: Value| json!({"function": {"name": name, "parameters": parameters}});
+        let path = json!({"type": "object", "properties": {
+            "path": {"type": "string"}, "mode": {"enum": ["r", "w"]}, "line": {"$ref": "#/$defs/n"}
+        }, "required": ["path"], "$defs": {"n": {"type": "integer"}}});
+        let either =
+            json!({"type": "object", "properties": {"value": {"type": ["string", "integer"]}}});
+        let tools = Tools::of_list(&json!([tool("open", path), tool("set", either)]));
+        Calls { tools: Some(tools), choice, one_only }
+    }
+
+    #[test]
+    fn a_call_has_the_form_of_its_syntax() {
+        let named = calls(ToolChoice::Named("open".into()), false);
+        let wanted = r##"start: calls
+calls: call
+call: f0
+f0: "<tool_call>\n<function=open>\n" f0_p0 f0_p1? f0_p2? "</function>\n</tool_call>"
+f0_p0: "<parameter=path>\n" F0_P0
+F0_P0: (/(?s:.)*/ & ~/(?s:.*)<(\/?parameter|\/?function|\/?tool_call)(?s:.*)/) "\n</parameter>\n"
+f0_p1: "<parameter=mode>\n" ("r" | "w") "\n</parameter>\n"
+f0_p2: "<parameter=line>\n" f0_p2_value "\n</parameter>\n"
+f0_p2_value: %json {"$ref":"#/$defs/n","$defs":{"n":{"type":"integer"}},"x-guidance":{"whitespace_pattern":"[\\x20\\x0A][\\x20]{0,16}"}}
+"##;
+        assert_eq!(grammar(&named, None, CallSyntax::QwenXml), wanted);
+        let json = grammar(&named, None, CallSyntax::HermesJson);
+        assert!(json.contains(r#"f0: "<tool_call>\n{\"name\": \"open\", \"arguments\": " f0_arguments "}\n</tool_call>""#), "{json}");
+    }
+
+    #[test]
+    fn choices_limit_what_may_come() {
+        let any = grammar(&calls(ToolChoice::Required, false), None, CallSyntax::QwenXml);
+        assert!(any.contains("calls: call (\"\\n\" call){0,7}\ncall: f0 | f1\n"), "{any}");
+        // What cannot be told apart without quotes is called in JSON.
+        assert!(any.contains("{\\\"name\\\": \\\"set\\\""), "{any}");
+        let one = grammar(&calls(ToolChoice::Required, true), None, CallSyntax::QwenXml);
+        assert!(one.contains("calls: call\n"), "{one}");
+        let schema = json!({"type": "object", "x-guidance": {"lenient": true}});
+        let either = grammar(&calls(ToolChoice::Auto, false), Some(&schema), CallSyntax::QwenXml);
+        assert!(
+            either.starts_with("start: answer | calls\nanswer: %json {")
+                && !either.contains("lenient"),
+            "{either}"
+        );
+    }
+
+    #[test]
+    fn patterns_are_of_the_whole_text() {
+        assert_eq!(whole("^a/b$"), "(?:a\\/b)");
+        assert_eq!(whole("a|b"), "(?s:.*)(?:a|b)(?s:.*)");
+        assert_eq!(whole("^\\/x\\$"), "(?:\\/x\\$)(?s:.*)");
+    }
+}
