@@ -3,8 +3,8 @@
 mod support;
 
 use lithos_engine::{
-    Completion, Draft, DraftLength, Engine, EngineError, FinishReason, Form, Fusion, Request,
-    Sampling,
+    Completion, ConstraintError, Draft, DraftLength, Engine, EngineError, EngineOptions,
+    FinishReason, Form, Fusion, Proposals, Request, Sampler, Sampling,
 };
 use lithos_model::text::TemplateOptions;
 use serde_json::{Value, json};
@@ -56,48 +56,140 @@ fn json_answer(engine: &mut Engine, sampling: &Sampling, schema: Value) -> Value
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
+/// A schema, and whether a value is valid against it.
+type Case = (Value, fn(&Value) -> bool);
+
+fn texts<'v>(value: &'v Value, most: usize) -> Option<&'v str> {
+    value.as_str().filter(|text| text.chars().count() <= most)
+}
+
+fn within(value: &Value, low: f64, high: f64) -> bool {
+    value.as_f64().is_some_and(|number| (low..=high).contains(&number))
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().map(|map| map.keys().map(String::as_str).collect()).unwrap_or_default()
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        (json!({"type": "boolean"}), Value::is_boolean),
+        (json!({"type": "integer", "minimum": -5, "maximum": 130}), |v| {
+            v.is_i64() && within(v, -5.0, 130.0)
+        }),
+        (json!({"type": "number", "exclusiveMinimum": 0, "maximum": 2.5}), |v| {
+            within(v, f64::MIN_POSITIVE, 2.5)
+        }),
+        (json!({"enum": ["red", 3, null, {"a": [1]}]}), |v| {
+            [json!("red"), json!(3), Value::Null, json!({"a": [1]})].contains(v)
+        }),
+        (json!({"type": "string", "maxLength": 12}), |v| texts(v, 12).is_some()),
+        (json!({"type": "string", "pattern": "^[0-9]{2}-[a-z]{3}$"}), |v| {
+            let bytes = v.as_str().expect("a text").as_bytes();
+            bytes.len() == 6 && bytes[2] == b'-' && bytes[..2].iter().all(u8::is_ascii_digit)
+        }),
+        (json!({"const": "Grüße, 世界 🦀"}), |v| v == "Grüße, 世界 🦀"),
+        (
+            json!({"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}, "minItems": 2, "maxItems": 4}),
+            |v| {
+                let items = v.as_array().expect("a list");
+                (2..=4).contains(&items.len()) && items.iter().all(|item| within(item, 0.0, 9.0))
+            },
+        ),
+        (
+            json!({"type": "object", "properties": {
+                "name": {"type": "string", "maxLength": 20},
+                "colour": {"enum": ["red", "green"]},
+                "age": {"type": "integer", "minimum": 0, "maximum": 130}
+            }, "required": ["name"], "additionalProperties": false}),
+            |v| {
+                texts(&v["name"], 20).is_some()
+                    && keys(v).iter().all(|key| ["name", "colour", "age"].contains(key))
+                    && v.get("age").is_none_or(|age| within(age, 0.0, 130.0))
+                    && v.get("colour").is_none_or(|c| c == "red" || c == "green")
+            },
+        ),
+        (
+            json!({"$defs": {"point": {"type": "object", "properties": {
+                "x": {"type": "integer", "minimum": 0, "maximum": 99}, "y": {"const": 7}
+            }, "required": ["x", "y"], "additionalProperties": false}},
+            "type": "array", "items": {"$ref": "#/$defs/point"}, "minItems": 2, "maxItems": 2}),
+            |v| {
+                let points = v.as_array().expect("a list");
+                points.len() == 2
+                    && points
+                        .iter()
+                        .all(|p| keys(p) == ["x", "y"] && within(&p["x"], 0.0, 99.0) && p["y"] == 7)
+            },
+        ),
+        (
+            json!({"anyOf": [{"type": "null"}, {"type": "object", "properties": {"ok": {"type": "boolean"}},
+                "required": ["ok"], "additionalProperties": false}]}),
+            |v| v.is_null() || (keys(v) == ["ok"] && v["ok"].is_boolean()),
+        ),
+        (
+            json!({"$defs": {"tree": {"type": "object", "properties": {
+                "leaf": {"type": "boolean"}, "left": {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]}
+            }, "required": ["leaf", "left"], "additionalProperties": false}}, "$ref": "#/$defs/tree"}),
+            |v| {
+                let mut node = v;
+                while !node.is_null() {
+                    if keys(node) != ["leaf", "left"] || !node["leaf"].is_boolean() {
+                        return false;
+                    }
+                    node = &node["left"];
+                }
+                true
+            },
+        ),
+        (
+            json!({"type": "object", "additionalProperties": false, "properties": {"a\"b\n": {"const": "\u{1f600}\\"}},
+                "required": ["a\"b\n"]}),
+            |v| keys(v) == ["a\"b\n"] && v["a\"b\n"] == "\u{1f600}\\",
+        ),
+    ]
+}
+
 #[test]
 fn answers_are_valid_against_their_schema() {
     let mut engine = open();
-    for sampling in settings() {
-        let person = json!({
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "maxLength": 20},
-                "age": {"type": "integer", "minimum": 0, "maximum": 130},
-                "colour": {"enum": ["red", "green", "blue"]},
-                "likes": {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 3}
-            },
-            "required": ["name", "age", "colour", "likes"],
-            "additionalProperties": false
-        });
-        let found = json_answer(&mut engine, &sampling, person);
-        let keys: Vec<&str> =
-            found.as_object().expect("an object").keys().map(String::as_str).collect();
-        assert_eq!(keys, ["name", "age", "colour", "likes"]);
-        assert!(found["name"].as_str().expect("a text").chars().count() <= 20, "{found}");
-        assert!(found["age"].as_u64().expect("a number") <= 130, "{found}");
-        assert!(["red", "green", "blue"].contains(&found["colour"].as_str().expect("a text")));
-        let likes = found["likes"].as_array().expect("a list");
-        assert!((2..=3).contains(&likes.len()) && likes.iter().all(Value::is_boolean), "{found}");
+    // At such a temperature all that is allowed is about as likely: a model that knows nothing.
+    let blind = Sampling { temperature: 100.0, seed: Some(3), ..Sampling::greedy() };
+    for (schema, valid) in cases() {
+        for sampling in settings().into_iter().chain([blind.clone()]) {
+            let found = json_answer(&mut engine, &sampling, schema.clone());
+            assert!(valid(&found), "{schema}: {found}");
+        }
+    }
+}
 
-        let nested = json!({
-            "$defs": {"point": {
-                "type": "object",
-                "properties": {"x": {"type": "integer", "minimum": 0, "maximum": 99}, "y": {"const": 7}},
-                "required": ["x", "y"],
-                "additionalProperties": false
-            }},
-            "type": "array",
-            "items": {"$ref": "#/$defs/point"},
-            "minItems": 2,
-            "maxItems": 2
-        });
-        let found = json_answer(&mut engine, &sampling, nested);
-        let points = found.as_array().expect("a list");
-        assert_eq!(points.len(), 2);
-        for point in points {
-            assert!(point["x"].as_u64().expect("a number") <= 99 && point["y"] == 7, "{found}");
+#[test]
+fn drafts_that_are_drawn_are_held_to_the_form() {
+    let options = EngineOptions { draft: Draft::Dspark, ..cpu(Fusion::Step) };
+    let mut engine =
+        Engine::open(&repository().join("models/lithos-mini"), options).expect("opens");
+    engine.set_proposals(Proposals::Drawn);
+    engine.set_draft(Draft::Dspark, DraftLength::Fixed(3));
+    for (schema, valid) in cases() {
+        for seed in 0..3 {
+            let sampling = Sampling { temperature: 1.0, seed: Some(seed), ..Sampling::greedy() };
+            let request = request(&engine, &sampling, &Form::JsonSchema(schema.clone()));
+            let answer = complete(&mut engine, &request);
+            let found = serde_json::from_str(&answer.text).expect("JSON");
+            assert!(valid(&found), "{schema}: {found}");
+        }
+    }
+}
+
+#[test]
+fn logits_without_a_number_are_an_error() {
+    let engine = open();
+    let constraint = engine.constraint(&Form::Regex("[a-z]+".into())).expect("compiles");
+    for bad in [f32::NAN, f32::NEG_INFINITY] {
+        for sampling in settings() {
+            let mut sampler = Sampler::new(sampling, &[]).constrained(Some(constraint.begin()));
+            let chosen = sampler.sample(&vec![bad; engine.vocabulary()]);
+            assert_eq!(chosen, Err(ConstraintError::NoNumbers));
         }
     }
 }

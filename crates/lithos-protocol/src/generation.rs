@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use crate::conversation::Conversation;
 use crate::error::ApiError;
 use crate::fields::{Fields, kind, wrong_type};
+use crate::form::{AnswerForm, FormKind, read_structured};
 use crate::thinking::Thinking;
-use crate::tools::{Calls, Offer};
+use crate::tools::{CallSyntax, Calls, Offer, grammar};
 
 const MOST_STOP_TEXTS: usize = 16;
 const LONGEST_STOP_TEXT: usize = 4096;
@@ -20,6 +21,8 @@ pub struct Generation {
     pub conversation: Conversation,
     /// The calls that the answer may hold.
     pub calls: Calls,
+    /// The form that is prescribed for the answer.
+    pub form: Option<AnswerForm>,
     /// Tokens to generate at most.
     pub max_tokens: Option<usize>,
     /// 0 to 2.
@@ -80,14 +83,32 @@ impl Generation {
         messages: Value,
         thinking: &Thinking,
         offer: Offer,
+        form: Option<AnswerForm>,
     ) -> Result<Self, ApiError> {
+        let form = read_structured(fields, form)?;
+        let held_to = match (&offer.calls, &form) {
+            (calls, _) if calls.forced() => Some("tool_choice"),
+            (calls, Some(form)) if calls.tools.is_some() && form.kind.schema().is_none() => {
+                let message = format!(
+                    "{} leaves no place for calls: leave out the tools, or choose none",
+                    form.param
+                );
+                return Err(ApiError::invalid(form.param, message));
+            }
+            (_, form) => form.as_ref().map(|form| form.param),
+        };
+        let mut variables = template_variables(fields, thinking)?;
+        if let Some(param) = held_to {
+            without_thinking(&mut variables, param)?;
+        }
         Ok(Generation {
             conversation: Conversation {
                 messages,
                 tools: offer.list,
-                template_variables: template_variables(fields, thinking)?,
+                template_variables: variables,
             },
             calls: offer.calls,
+            form,
             max_tokens: max_tokens(fields, names.max_tokens)?,
             temperature: fields.number("temperature", 0.0, 2.0)?,
             top_p: fields.number("top_p", 0.0, 1.0)?,
@@ -103,6 +124,33 @@ impl Generation {
             ignore_end: fields.take("ignore_eos", "true or false")?.unwrap_or(false),
         })
     }
+}
+
+impl Generation {
+    /// What the answer is held to, if to anything, by a model that was taught to call in this form: calls that are forced, or the form that
+    /// was prescribed, or that form or calls where both are possible.
+    pub fn held_to(&self, syntax: CallSyntax) -> Option<AnswerForm> {
+        let lark = |json: Option<&Value>, param| {
+            let kind = FormKind::Lark(grammar(&self.calls, json, syntax));
+            Some(AnswerForm { kind, param })
+        };
+        match &self.form {
+            _ if self.calls.forced() => lark(None, "tools"),
+            Some(form) if self.calls.tools.is_some() => {
+                lark(form.kind.schema().as_ref(), form.param)
+            }
+            form => form.clone(),
+        }
+    }
+}
+
+/// Turns thinking off, since an answer of a given form has no place for it.
+fn without_thinking(variables: &mut Map<String, Value>, param: &str) -> Result<(), ApiError> {
+    if variables.insert("enable_thinking".into(), false.into()) == Some(true.into()) {
+        let message = format!("{param} leaves no place for thoughts: turn thinking off");
+        return Err(ApiError::invalid(param, message));
+    }
+    Ok(())
 }
 
 fn max_tokens(fields: &mut Fields, names: &[&str]) -> Result<Option<usize>, ApiError> {

@@ -6,9 +6,6 @@ use serde_json::Value;
 use crate::error::ApiError;
 use crate::fields::Fields;
 
-/// Why forms of the answer are refused.
-pub(crate) const CONSTRAINED: &str = "the form of an answer cannot be prescribed yet";
-
 /// Refuses these fields, with these reasons, if they ask for anything.
 pub(crate) fn refuse_fields(
     fields: &mut Fields,

@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use lithos_engine::{Cancel, Sampling, Speculation, TokenId};
+use lithos_engine::{Cancel, Constraint, Sampling, Speculation, TokenId};
 use lithos_protocol::messages::{CountRequest, TokenCount};
 use lithos_protocol::{
     ApiError, Conversation, DialectRequest, Ending, Generation, Heading, TokenCounts,
@@ -16,7 +16,7 @@ use lithos_protocol::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::body::read_json_body;
-use crate::model::ModelError;
+use crate::model::{ModelError, Prompts};
 use crate::queue::{Job, JobEvent};
 use crate::request_log::RequestLog;
 use crate::response::HttpError;
@@ -51,6 +51,7 @@ pub(crate) async fn answer<R: DialectRequest>(
     if prompt_tokens >= context {
         return Err(too_long::<R>(prompt_tokens, context).into());
     }
+    let constraint = constraint(&app, request.generation(), opens_thought).await?;
     let heading = Heading {
         name: app.ids.next(""),
         created: app.now(),
@@ -59,7 +60,8 @@ pub(crate) async fn answer<R: DialectRequest>(
         opens_thought,
     };
     let answer = request.answer(heading);
-    let (events, cancel) = submit(&app, client, request.generation(), prompt, opens_thought)?;
+    let (events, cancel) =
+        submit(&app, client, request.generation(), prompt, opens_thought, constraint)?;
     if request.streams() {
         let answer = Answer { answer, events, _cancel: cancel, log, heartbeat: app.heartbeat };
         return Ok(stream::respond(answer).await?);
@@ -83,18 +85,46 @@ pub(crate) async fn count_tokens(
     Ok(Json(TokenCount::new(encode(&app, request.conversation).await?.len())))
 }
 
-/// Makes the prompt of a conversation, beside the model's thread, so that what cannot be answered is refused at once.
+/// Makes the prompt of a conversation, so that what cannot be answered is refused at once.
 async fn encode(app: &App, conversation: Conversation) -> Result<Vec<TokenId>, ApiError> {
+    beside_the_model(app, move |prompts| prompts.encode_chat(&conversation)).await
+}
+
+/// Compiles the form that an answer is held to, if to any.
+async fn constraint(
+    app: &App,
+    generation: &Generation,
+    opens_thought: bool,
+) -> Result<Option<Constraint>, ApiError> {
+    let Some(form) = generation.held_to(app.prompts.call_syntax()) else { return Ok(None) };
+    let param = form.param;
+    if opens_thought {
+        let message =
+            format!("{param} leaves no place for thoughts, and this model begins with one");
+        return Err(ApiError::unsupported(param, message));
+    }
+    let compiled = beside_the_model(app, move |prompts| prompts.constraint(&form)).await;
+    compiled.map(Some).map_err(|error| match error.status {
+        400 => error.with_param(param).with_code("invalid_value"),
+        _ => error,
+    })
+}
+
+/// Works on the text side of the model, beside the model's own thread.
+async fn beside_the_model<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce(&dyn Prompts) -> Result<T, ModelError> + Send + 'static,
+) -> Result<T, ApiError> {
     let unexpected = || {
         let message = "the prompt could not be made; the server's own output says why";
         ApiError::internal(message)
     };
     let _permit = app.encoders.acquire().await.map_err(|_| unexpected())?;
     let prompts = app.prompts.clone();
-    let encoding = tokio::task::spawn_blocking(move || prompts.encode_chat(&conversation));
+    let working = tokio::task::spawn_blocking(move || work(prompts.as_ref()));
     // It panicked, or the server is going.
-    let encoded = encoding.await.map_err(|_| unexpected())?;
-    encoded.map_err(|error| {
+    let done = working.await.map_err(|_| unexpected())?;
+    done.map_err(|error| {
         if let ModelError::Failed(message) = &error {
             tracing::error!(error = %message, "a prompt could not be made");
         }
@@ -122,6 +152,7 @@ fn submit(
     generation: &Generation,
     prompt: Vec<TokenId>,
     opens_thought: bool,
+    constraint: Option<Constraint>,
 ) -> Result<(UnboundedReceiver<JobEvent>, CancelOnDrop), ApiError> {
     let sampling = sampling(&app.default_sampling, generation);
     sampling.validate().map_err(ApiError::bad_request)?;
@@ -137,6 +168,7 @@ fn submit(
         max_tokens: generation.max_tokens,
         stop: generation.stop.clone(),
         ignore_end: generation.ignore_end,
+        constraint,
         queued: Instant::now(),
         cancel: cancel.clone(),
         events: sender,

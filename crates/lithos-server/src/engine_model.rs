@@ -1,8 +1,11 @@
 //! The engine as a model that answers conversations.
 
-use lithos_engine::{Engine, EngineError, Event, GenerationId, Request, Sampling, TokenId};
+use lithos_engine::{
+    Constraint, Engine, EngineError, Event, Form, GenerationId, Grammars, Request, Sampling, TokenId,
+};
 use lithos_model::text::{Detokenizer, TemplateOptions, Text, TextError};
-use lithos_protocol::Conversation;
+use lithos_protocol::tools::CallSyntax;
+use lithos_protocol::{AnswerForm, Conversation, FormKind};
 
 use crate::model::{Ended, ModelError, ModelInfo, Prompts, Resources, TextModel};
 
@@ -12,7 +15,10 @@ impl TextModel for Engine {
     }
 
     fn prompts(&self) -> Result<Box<dyn Prompts>, ModelError> {
-        Ok(Box::new(self.text()?.clone()))
+        Ok(Box::new(EnginePrompts {
+            text: self.text()?.clone(),
+            grammars: self.grammars()?.clone(),
+        }))
     }
 
     fn slots(&self) -> usize {
@@ -44,21 +50,27 @@ impl TextModel for Engine {
     }
 }
 
-impl Prompts for Text {
+/// The text side of an engine, which is there while the engine is busy.
+struct EnginePrompts {
+    text: Text,
+    grammars: Grammars,
+}
+
+impl Prompts for EnginePrompts {
     fn encode_chat(&self, conversation: &Conversation) -> Result<Vec<TokenId>, ModelError> {
-        let takes_tools = self.template().is_ok_and(|template| template.takes_tools());
+        let takes_tools = self.text.template().is_ok_and(|template| template.takes_tools());
         if conversation.tools.is_some() && !takes_tools {
             let message =
                 "tools are not supported: this model's chat template has no place for them";
             return Err(ModelError::Refused(message.into()));
         }
-        let refused = match encode_with_any_effort(self, conversation) {
+        let refused = match encode_with_any_effort(&self.text, conversation) {
             Ok(ids) => return Ok(ids),
             Err(error) => error,
         };
         // Templates that know a system message only at the front refuse a later one, which agents do send.
         let ids = match conversation.with_system_only_in_front() {
-            Some(conversation) => encode_with_any_effort(self, &conversation),
+            Some(conversation) => encode_with_any_effort(&self.text, &conversation),
             None => Err(refused),
         };
         Ok(ids.map_err(EngineError::from)?)
@@ -70,10 +82,26 @@ impl Prompts for Text {
     }
 
     fn text(&self, tokens: &[TokenId]) -> String {
-        let mut detokenizer = Detokenizer::new(self.tokenizer(), true);
+        let mut detokenizer = Detokenizer::new(self.text.tokenizer(), true);
         let mut text: String = tokens.iter().map(|token| detokenizer.push(*token)).collect();
         text.push_str(&detokenizer.finish());
         text
+    }
+
+    fn call_syntax(&self) -> CallSyntax {
+        let template = self.text.template();
+        template
+            .map_or(CallSyntax::HermesJson, |template| CallSyntax::of_template(template.source()))
+    }
+
+    fn constraint(&self, form: &AnswerForm) -> Result<Constraint, ModelError> {
+        let form = match form.kind.clone() {
+            FormKind::JsonSchema(schema) => Form::JsonSchema(schema),
+            FormKind::JsonObject => Form::JsonObject,
+            FormKind::Regex(pattern) => Form::Regex(pattern),
+            FormKind::Lark(grammar) => Form::Lark(grammar),
+        };
+        Ok(self.grammars.compile(&form).map_err(EngineError::from)?)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the server needs of a model.
 
-use lithos_engine::{Completion, EngineError, Event, GenerationId, Request, Sampling, TokenId};
-use lithos_protocol::{ApiError, Conversation};
+use lithos_engine::{Completion, Constraint, EngineError, Event, GenerationId, Request, Sampling, TokenId};
+use lithos_protocol::tools::CallSyntax;
+use lithos_protocol::{AnswerForm, ApiError, Conversation};
 
 /// What clients are told about a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +78,19 @@ pub trait Prompts: Send + Sync + 'static {
 
     /// The text of generated tokens, without special ones.
     fn text(&self, tokens: &[TokenId]) -> String;
+
+    /// The form in which the model was taught to call tools.
+    fn call_syntax(&self) -> CallSyntax {
+        CallSyntax::HermesJson
+    }
+
+    /// Compiles the form that an answer is held to.
+    ///
+    /// # Errors
+    /// [`ModelError::Refused`] if it cannot be compiled, or the model's answers cannot be held to a form, as by default.
+    fn constraint(&self, _form: &AnswerForm) -> Result<Constraint, ModelError> {
+        Err(ModelError::Refused("answers of this model cannot be held to a form".into()))
+    }
 }
 
 /// Why a model gives no answer.

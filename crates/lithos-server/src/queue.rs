@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use lithos_engine::{Cancel, Sampling, Speculation, TokenId};
+use lithos_engine::{Cancel, Constraint, Sampling, Speculation, TokenId};
 use lithos_protocol::{ApiError, Ending, TokenCounts};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -27,6 +27,8 @@ pub(crate) struct Job {
     pub(crate) max_tokens: Option<usize>,
     pub(crate) stop: Vec<String>,
     pub(crate) ignore_end: bool,
+    /// The form that the answer is held to.
+    pub(crate) constraint: Option<Constraint>,
     /// When it was put into the queue.
     pub(crate) queued: Instant,
     /// Set when nobody waits for the answer any more.
@@ -208,6 +210,7 @@ mod tests {
             max_tokens: None,
             stop: Vec::new(),
             ignore_end: false,
+            constraint: None,
             queued: Instant::now(),
             cancel: cancel.clone(),
             events,

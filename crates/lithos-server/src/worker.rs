@@ -112,7 +112,7 @@ fn request(job: &Job) -> Request {
         stop: job.stop.clone(),
         ignore_end: job.ignore_end,
         reuse: true,
-        constraint: None,
+        constraint: job.constraint.clone(),
         cancel: job.cancel.clone(),
     }
 }

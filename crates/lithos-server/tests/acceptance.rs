@@ -156,15 +156,29 @@ async fn ac_20_schemas_of_tools_may_hold_what_is_not_enforced() {
 #[tokio::test]
 async fn ac_20_a_schema_of_the_answer_fails_closed() {
     let fixture = Fixture::new();
-    let format =
-        json!({"type": "json_schema", "schema": {}, "json_schema": {"name": "x", "schema": {}}});
-    for (path, fields) in [
-        (CHAT, json!({"response_format": format})),
-        (MESSAGES, json!({"output_config": {"format": format}})),
-        (RESPONSES, json!({"text": {"format": format}})),
-    ] {
-        let (status, error) = fixture.refused(path, user("say a"), fields).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{error}");
+    let format = |schema: Value| json!({"type": "json_schema", "name": "x", "schema": schema});
+    let fields = |path: &str, schema: Value| match path {
+        CHAT => {
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}})
+        }
+        MESSAGES => json!({"output_config": {"format": format(schema)}}),
+        _ => json!({"text": {"format": format(schema)}}),
+    };
+    for (path, param) in [(CHAT, "response_format"), (MESSAGES, ""), (RESPONSES, "text.format")] {
+        for schema in [json!({"type": "colour"}), json!({"$ref": "https://example.com/a.json"})] {
+            let (status, error) = fixture.refused(path, user("say a"), fields(path, schema)).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{error}");
+            let message = error["error"]["message"].as_str().unwrap();
+            assert!(message.starts_with("the JSON schema cannot be compiled: "), "{message}");
+            assert!(param.is_empty() || error["error"]["param"] == param, "{error}");
+        }
+        assert!(fixture.control.requests.lock().unwrap().is_empty(), "nothing was begun");
+    }
+    for path in DIALECTS {
+        fixture.seen(path, user("say {}"), fields(path, json!({"type": "object"}))).await;
+        let requests = std::mem::take(&mut *fixture.control.requests.lock().unwrap());
+        assert!(requests.iter().all(|request| request.constraint.is_some()), "{path}");
+        assert_eq!(fixture.last_variables()["enable_thinking"], false, "{path}");
     }
 }
 
@@ -207,12 +221,26 @@ async fn ac_25_choices_in_every_dialect() {
         // The prompt does not tell which it was.
         let tools = std::mem::take(&mut *fixture.control.tools.lock().unwrap());
         assert!(tools.iter().all(|list| list.is_some() && *list == tools[0]));
-        let forced = if path == MESSAGES { "any" } else { "required" };
-        let (status, error) = fixture.refused(path, user("say a"), fields(choice(forced))).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
-        assert!(
-            error["error"]["message"].as_str().unwrap().starts_with("tool_choice is not supported")
-        );
+        let required = choice(if path == MESSAGES { "any" } else { "required" });
+        let named = |name: &str| match path {
+            CHAT => json!({"type": "function", "function": {"name": name}}),
+            MESSAGES => json!({"type": "tool", "name": name}),
+            _ => json!({"type": "function", "name": name}),
+        };
+        for forced in [required.clone(), named("write")] {
+            let seen = fixture.seen(path, user(&format!("say {CALL}")), fields(forced)).await;
+            assert_eq!(seen.calls.len(), 1, "{path}");
+            let requests = fixture.control.requests.lock().unwrap();
+            assert!(requests.last().unwrap().constraint.is_some(), "{path}");
+        }
+        for (impossible, reason) in [
+            (fields(named("read")), "names 'read'"),
+            (json!({"tool_choice": required}), "no tools"),
+        ] {
+            let (status, error) = fixture.refused(path, user("say a"), impossible).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST);
+            assert!(error["error"]["message"].as_str().unwrap().contains(reason), "{error}");
+        }
     }
 }
 

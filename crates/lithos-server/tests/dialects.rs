@@ -320,7 +320,7 @@ async fn errors_have_the_form_of_their_dialect() {
                 "previous_response_id",
                 "unsupported_value",
             ),
-            ("say a", json!({"tool_choice": "required"}), 400, "tool_choice", "unsupported_value"),
+            ("say a", json!({"tool_choice": "required"}), 400, "tool_choice", "invalid_value"),
         ] {
             let (found, error) = ask(RESPONSES, said, fields).await;
             let error = &error["error"];

@@ -150,18 +150,6 @@ async fn without_tools_or_with_the_choice_none_everything_is_text() {
 }
 
 #[tokio::test]
-async fn a_forced_call_is_refused_by_name() {
-    let fixture = Fixture::new();
-    let named = json!({"type": "function", "function": {"name": "get_weather"}});
-    for choice in [json!("required"), named] {
-        let (status, error) = ask(&fixture, &body("a", json!({"tool_choice": choice}))).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
-        assert_eq!(error["error"]["param"], "tool_choice");
-        assert_eq!(error["error"]["code"], "unsupported_value");
-    }
-}
-
-#[tokio::test]
 async fn calls_and_results_of_the_history_reach_the_template() {
     let fixture = Fixture::new();
     let call = |id: &str, arguments: Value| json!({"id": id, "type": "function", "function": {"name": "get_weather", "arguments": arguments}});

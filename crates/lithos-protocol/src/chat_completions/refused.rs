@@ -3,10 +3,10 @@
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::refusal::{CONSTRAINED, asks_for_something, refused};
+use crate::refusal::{asks_for_something, refused};
 
 /// Refused whenever they ask for anything.
-const REFUSED: [(&str, &str); 16] = [
+const REFUSED: [(&str, &str); 9] = [
     ("functions", "functions go by the name of tools now"),
     ("function_call", "functions go by the name of tools now"),
     ("audio", "there is no audio output"),
@@ -16,13 +16,6 @@ const REFUSED: [(&str, &str); 16] = [
     ("continue_final_message", "an assistant's message cannot be continued"),
     ("echo", "the prompt is not repeated in the answer"),
     ("min_tokens", "a least number of tokens cannot be asked for"),
-    ("grammar", CONSTRAINED),
-    ("json_schema", CONSTRAINED),
-    ("structured_outputs", CONSTRAINED),
-    ("guided_json", CONSTRAINED),
-    ("guided_regex", CONSTRAINED),
-    ("guided_choice", CONSTRAINED),
-    ("guided_grammar", CONSTRAINED),
 ];
 
 /// Refuses a request that asks for what is not there.
@@ -47,13 +40,6 @@ pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
                 let reason = format!("{name} is {count}, and only one answer is made");
                 return Err(refused(name, &reason));
             }
-        }
-    }
-    if let Some(format) = fields.value("response_format") {
-        let mut format = Fields::new(format, "response_format")?;
-        let kind: Option<String> = format.take("type", "a text")?;
-        if kind.as_deref() != Some("text") {
-            return Err(refused("response_format", CONSTRAINED));
         }
     }
     let modalities: Option<Vec<String>> = fields.take("modalities", "a list of texts")?;
@@ -81,12 +67,10 @@ mod tests {
             ("best_of", json!(3)),
             ("functions", json!([{"name": "f"}])),
             ("function_call", json!({"name": "f"})),
-            ("response_format", json!({"type": "json_object"})),
             ("audio", json!({"voice": "x"})),
             ("modalities", json!(["text", "audio"])),
             ("logprobs", json!(true)),
             ("top_logprobs", json!(2)),
-            ("guided_json", json!({"type": "object"})),
         ] {
             let error = refuse(name, value.clone()).unwrap_or_else(|| panic!("{name}: {value}"));
             assert_eq!((error.status, error.param.as_deref()), (400, Some(name)));
@@ -100,7 +84,6 @@ mod tests {
         for (name, value) in [
             ("n", json!(1)),
             ("function_call", json!("none")),
-            ("response_format", json!({"type": "text"})),
             ("modalities", json!(["text"])),
             ("logprobs", json!(false)),
             ("top_logprobs", json!(0)),

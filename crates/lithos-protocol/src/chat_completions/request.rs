@@ -5,6 +5,7 @@ use super::refused::refuse_unsupported;
 use super::tools::read_offer;
 use crate::error::ApiError;
 use crate::fields::{Fields, parse_body};
+use crate::form::read_format;
 use crate::generation::{FieldNames, Generation};
 use crate::thinking::Thinking;
 
@@ -43,7 +44,9 @@ impl ChatRequest {
         let messages = read_messages(messages)?;
         let thinking = Thinking::read(&mut fields)?;
         let offer = read_offer(&mut fields)?;
-        let generation = Generation::read(&mut fields, &NAMES, messages, &thinking, offer)?;
+        let form = fields.value("response_format");
+        let form = form.map(|form| read_format(form, "response_format")).transpose()?.flatten();
+        let generation = Generation::read(&mut fields, &NAMES, messages, &thinking, offer, form)?;
         let ignored = fields.left();
         Ok(ChatRequest { model, generation, stream, include_usage, ignored })
     }

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_names_its_place() {
-        let named = json!({"type": "function", "function": {"name": "f"}});
+        let named = json!({"type": "function", "function": {"name": "g"}});
         for (request, param) in [
             (json!({"tools": {}}), "tools"),
             (json!({"tools": [3]}), "tools[0]"),
@@ -140,7 +140,7 @@ mod tests {
                 json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]}),
                 "tools[0].function.parameters",
             ),
-            (json!({"tools": [function("f")], "tool_choice": "required"}), "tool_choice"),
+            (json!({"tool_choice": "required"}), "tool_choice"),
             (json!({"tools": [function("f")], "tool_choice": named}), "tool_choice"),
             (json!({"tools": [function("f")], "tool_choice": "always"}), "tool_choice"),
             (json!({"tools": [function("f")], "tool_choice": 1}), "tool_choice"),

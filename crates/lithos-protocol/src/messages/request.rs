@@ -8,6 +8,7 @@ use crate::conversation::Conversation;
 use crate::dialect::{DialectAnswer, DialectRequest, Heading};
 use crate::error::ApiError;
 use crate::fields::{Fields, parse_body};
+use crate::form::{AnswerForm, read_format};
 use crate::generation::{FieldNames, Generation};
 use crate::thinking::Thinking;
 
@@ -100,10 +101,21 @@ fn read(fields: &mut Fields) -> Result<Read, ApiError> {
     let messages = fields.value("messages");
     let messages = messages.ok_or_else(|| fields.missing("messages", AT_LEAST_ONE))?;
     let messages = read_conversation(fields.value("system"), messages, &mut offer)?;
+    let form = read_form(fields)?;
     let thinking = Thinking::read(fields)?;
     let offer = offer.finish(choice, one_only)?;
-    let generation = Generation::read(fields, &NAMES, messages, &thinking, offer)?;
+    let generation = Generation::read(fields, &NAMES, messages, &thinking, offer, form)?;
     Ok(Read { model, generation, skipped })
+}
+
+/// Reads the form of the answer: `output_config.format`, or `output_format` as it was first called.
+fn read_form(fields: &mut Fields) -> Result<Option<AnswerForm>, ApiError> {
+    let format = fields.peek("output_config").and_then(|config| config.get("format")).cloned();
+    let (format, param) = match format.filter(|format| !format.is_null()) {
+        Some(format) => (Some(format), "output_config.format"),
+        None => (fields.value("output_format"), "output_format"),
+    };
+    Ok(format.map(|format| read_format(format, param)).transpose()?.flatten())
 }
 
 #[cfg(test)]
@@ -145,15 +157,8 @@ mod tests {
     fn what_is_not_there_is_refused_by_name() {
         for (name, value, param) in [
             ("tools", json!([{"type": "bash_20250124", "name": "bash"}]), "tools[0].type"),
-            ("tool_choice", json!({"type": "any"}), "tool_choice"),
             ("mcp_servers", json!([{"url": "x"}]), "mcp_servers"),
             ("container", json!("c"), "container"),
-            ("output_format", json!({"type": "json_schema"}), "output_format"),
-            (
-                "output_config",
-                json!({"effort": "high", "format": {"type": "json_schema"}}),
-                "output_config.format",
-            ),
         ] {
             let error = parse(json!({ name: value })).unwrap_err();
             assert_eq!((error.status, error.param.as_deref()), (400, Some(param)));

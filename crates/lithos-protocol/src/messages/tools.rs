@@ -132,8 +132,7 @@ mod tests {
         assert!(auto.calls.one_only && auto.calls.tools.is_some() && none.calls.tools.is_none());
         assert_eq!(auto.list, none.list);
         for (choice, param) in [
-            (json!({"type": "any"}), "tool_choice"),
-            (json!({"type": "tool", "name": "f"}), "tool_choice"),
+            (json!({"type": "tool", "name": "g"}), "tool_choice"),
             (json!({"type": "tool"}), "tool_choice.name"),
             (json!({"type": "some"}), "tool_choice.type"),
             (json!("auto"), "tool_choice"),

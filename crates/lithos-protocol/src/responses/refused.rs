@@ -2,7 +2,7 @@
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::refusal::{CONSTRAINED, refuse_fields, refused};
+use crate::refusal::{refuse_fields, refused};
 
 const REFUSED: [(&str, &str); 5] = [
     (
@@ -24,14 +24,6 @@ pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     let include: Option<Vec<String>> = fields.take("include", "a list of texts")?;
     if include.is_some_and(|include| include.iter().any(|name| name == LOGPROBS)) {
         return Err(refused("include", "log probabilities are not given out yet"));
-    }
-    if let Some(text) = fields.value("text")
-        && let Some(format) = Fields::new(text, "text")?.value("format")
-    {
-        let kind: Option<String> = Fields::new(format, "text.format")?.take("type", "a text")?;
-        if kind.as_deref() != Some("text") {
-            return Err(refused("text.format", CONSTRAINED));
-        }
     }
     Ok(())
 }

@@ -8,7 +8,8 @@ use super::response::ResponsesAnswer;
 use super::tools::{Origins, ReadTools, read_tools};
 use crate::dialect::{DialectAnswer, DialectRequest, Heading};
 use crate::error::ApiError;
-use crate::fields::parse_body;
+use crate::fields::{Fields, parse_body};
+use crate::form::{AnswerForm, read_format};
 use crate::generation::{FieldNames, Generation};
 use crate::thinking::Thinking;
 
@@ -58,7 +59,8 @@ impl DialectRequest for ResponsesRequest {
         let metadata = fields.take("metadata", "an object")?.unwrap_or_default();
         let thinking = Thinking::read(&mut fields)?;
         let ReadTools { offer, origins, skipped } = read_tools(&mut fields)?;
-        let generation = Generation::read(&mut fields, &NAMES, messages, &thinking, offer)?;
+        let form = read_text(&mut fields)?;
+        let generation = Generation::read(&mut fields, &NAMES, messages, &thinking, offer, form)?;
         let echo = Echo { instructions, effort: thinking.effort, metadata };
         let ignored = fields.left().into_iter().chain(skipped).collect();
         Ok(ResponsesRequest { model, generation, stream, echo, origins, ignored })
@@ -83,6 +85,13 @@ impl DialectRequest for ResponsesRequest {
     fn answer(&self, heading: Heading) -> Box<dyn DialectAnswer> {
         Box::new(ResponsesAnswer::new(heading, self))
     }
+}
+
+/// Reads `text`: the form of the answer.
+fn read_text(fields: &mut Fields) -> Result<Option<AnswerForm>, ApiError> {
+    let Some(text) = fields.value("text") else { return Ok(None) };
+    let format = Fields::new(text, "text")?.value("format");
+    Ok(format.map(|format| read_format(format, "text.format")).transpose()?.flatten())
 }
 
 #[cfg(test)]
@@ -131,10 +140,8 @@ mod tests {
             ("conversation", json!({"id": "c"}), "conversation"),
             ("prompt", json!({"id": "p"}), "prompt"),
             ("background", json!(true), "background"),
-            ("tool_choice", json!("required"), "tool_choice"),
             ("include", json!(["message.output_text.logprobs"]), "include"),
             ("top_logprobs", json!(2), "top_logprobs"),
-            ("text", json!({"format": {"type": "json_schema"}}), "text.format"),
         ] {
             let error = parse(json!({ name: value })).unwrap_err();
             assert_eq!((error.status, error.param.as_deref()), (400, Some(param)));

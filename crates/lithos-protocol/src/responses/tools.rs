@@ -241,8 +241,7 @@ mod tests {
         let (auto, none) = (offer(json!("auto")).unwrap(), offer(json!("none")).unwrap());
         assert_eq!((&auto.list, &none.calls.tools), (&none.list, &None));
         for choice in [
-            json!("required"),
-            json!({"type": "function", "name": "f"}),
+            json!({"type": "function", "name": "g"}),
             json!("some"),
             json!(1),
             json!({"type": "function"}),

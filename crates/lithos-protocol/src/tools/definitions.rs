@@ -18,6 +18,11 @@ impl Tools {
         Tools(functions.collect())
     }
 
+    /// Names and schemas of parameters, in the order of the offer.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, parameters)| (name.as_str(), parameters))
+    }
+
     /// The schema of a function's parameters, `null` if there is none; `None` for a function that is not on offer.
     pub(super) fn parameters(&self, name: &str) -> Option<&Value> {
         self.0.get(name)

@@ -11,6 +11,7 @@
 
 mod definitions;
 mod event;
+mod forced;
 mod form;
 mod hermes_json;
 mod markup;
@@ -22,6 +23,8 @@ mod written_value;
 
 pub use definitions::Tools;
 pub use event::{AnswerEnd, CallFault, ToolEvent};
+pub use forced::CallSyntax;
+pub(crate) use forced::grammar;
 pub use offer::{Calls, ToolChoice};
 pub(crate) use offer::{Offer, OfferBuilder, function, object, parameters};
 pub use parser::ToolParser;

@@ -53,6 +53,13 @@ impl ToolChoice {
     }
 }
 
+impl Calls {
+    /// Whether the answer must be a call.
+    pub fn forced(&self) -> bool {
+        matches!(self.choice, ToolChoice::Required | ToolChoice::Named(_))
+    }
+}
+
 /// The calls that an answer may hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
@@ -114,10 +121,10 @@ impl OfferBuilder {
 
     /// The offer.
     pub(crate) fn finish(self, choice: ToolChoice, one_only: bool) -> Result<Offer, ApiError> {
-        check_choice(&choice)?;
         let all: Value = self.list.iter().chain(&self.referenced).cloned().collect();
         let callable = choice != ToolChoice::None && !all.as_array().is_none_or(Vec::is_empty);
         let tools = callable.then(|| Tools::of_list(&all));
+        check_choice(&choice, tools.as_ref())?;
         let list = (!self.list.is_empty()).then_some(Value::Array(self.list));
         Ok(Offer { list, calls: Calls { tools, choice, one_only } })
     }
@@ -137,14 +144,18 @@ impl OfferBuilder {
     }
 }
 
-/// The one place that says which choices can be kept to.
-fn check_choice(choice: &ToolChoice) -> Result<(), ApiError> {
-    match choice {
-        ToolChoice::Auto | ToolChoice::None => Ok(()),
-        ToolChoice::Required | ToolChoice::Named(_) => {
-            Err(refused("tool_choice", "a call cannot be forced yet: use auto or none"))
+/// A call can be forced only if it can be made.
+fn check_choice(choice: &ToolChoice, tools: Option<&Tools>) -> Result<(), ApiError> {
+    let message = match (choice, tools) {
+        (ToolChoice::Required | ToolChoice::Named(_), None) => {
+            "tool_choice asks for a call, and there are no tools to call".to_owned()
         }
-    }
+        (ToolChoice::Named(name), Some(tools)) if tools.parameters(name).is_none() => {
+            format!("tool_choice names '{name}', which is none of the tools")
+        }
+        _ => return Ok(()),
+    };
+    Err(ApiError::invalid("tool_choice", message))
 }
 
 /// A function in the form of chat templates, from its parts.

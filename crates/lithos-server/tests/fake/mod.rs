@@ -19,9 +19,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lithos_engine::{
-    Completion, Event, FinishReason, GenerationId, Request, Sampling, StopTexts, Timings, TokenId,
+    Completion, Constraint, Event, FinishReason, Form, GenerationId, Grammars, Request, Sampling,
+    StopTexts, Timings, TokenId,
 };
-use lithos_protocol::Conversation;
+use lithos_model::text::Tokenizer;
+use lithos_protocol::tools::CallSyntax;
+use lithos_protocol::{AnswerForm, Conversation, FormKind};
 use lithos_server::{Ended, ModelError, ModelInfo, Prompts, Resources, TextModel};
 use serde_json::{Map, Value};
 
@@ -57,6 +60,8 @@ pub struct Control {
     pub conversations: Mutex<Vec<(Value, Map<String, Value>)>>,
     /// The functions that were on offer in each of them.
     pub tools: Mutex<Vec<Option<Value>>>,
+    /// The forms that answers were held to.
+    pub forms: Mutex<Vec<AnswerForm>>,
     /// The words of all answers: the vocabulary of tokens that are generated.
     words: Mutex<Vec<String>>,
 }
@@ -272,6 +277,26 @@ impl Prompts for FakePrompts {
 
     fn opens_thought(&self, prompt: &[TokenId]) -> bool {
         prompt.last() == Some(&THINK)
+    }
+
+    fn call_syntax(&self) -> CallSyntax {
+        CallSyntax::QwenXml
+    }
+
+    fn constraint(&self, form: &AnswerForm) -> Result<Constraint, ModelError> {
+        self.control.forms.lock().unwrap().push(form.clone());
+        let form = match form.kind.clone() {
+            FormKind::JsonSchema(schema) => Form::JsonSchema(schema),
+            FormKind::JsonObject => Form::JsonObject,
+            FormKind::Regex(pattern) => Form::Regex(pattern),
+            FormKind::Lark(grammar) => Form::Lark(grammar),
+        };
+        // Whatever the vocabulary: the fake model looks at no constraint.
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/lithos-mini/tokenizer.json");
+        let tokenizer = Tokenizer::from_file(file.as_ref()).expect("the tokenizer loads");
+        let size = tokenizer.vocabulary_size();
+        let grammars = Grammars::new(tokenizer, size, vec![TokenId(0)]);
+        grammars.compile(&form).map_err(|error| ModelError::Refused(error.to_string()))
     }
 
     fn text(&self, tokens: &[TokenId]) -> String {
