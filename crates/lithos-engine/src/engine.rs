@@ -18,12 +18,14 @@ use crate::backend_cpu::{Cpu, key_value_type};
 use crate::backend_cuda::{self, Cuda};
 use crate::backend_emulator::Emulated;
 use crate::backend_interpreter::Oracle;
+use crate::cost_cache;
 use crate::drafters::Draft;
 use crate::error::EngineError;
 use crate::further::Waiting;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
+use crate::pass_costs::PassCosts;
 use crate::passes::PassTimes;
 use crate::request::{Completion, Event, FinishReason, Request, Timings};
 use crate::sampling::{Sampler, Sampling};
@@ -61,6 +63,10 @@ pub struct Engine {
     pub(crate) slots: Vec<Slot>,
     pub(crate) pages: PagePool,
     pub(crate) speculator: Option<Speculator>,
+    /// What passes take, once that was asked.
+    pub(crate) pass_costs: Option<PassCosts>,
+    /// Of what a pass computes.
+    pub(crate) digest: u64,
     pub(crate) draft_head: Option<DraftHead>,
     /// The norms of the model's multi-token prediction layer, where that drafts.
     pub(crate) further: Option<FurtherNorms>,
@@ -171,7 +177,7 @@ impl Engine {
         let (pages, tokens_per_page) = backend.pages();
         let is_recurrent =
             |id| !matches!(graph.value(id).state(), Some(StateKind::KeyValue { .. }));
-        Ok(Engine {
+        let mut engine = Engine {
             name,
             architecture: graph.architecture.clone(),
             parameters,
@@ -192,10 +198,14 @@ impl Engine {
                 options.backend,
                 Trained { dspark: draft_head.as_ref(), mtp: further.is_some() },
             ),
+            pass_costs: None,
+            digest: cost_cache::digest(&graph),
             draft_head,
             further,
             trace: Trace::default(),
-        })
+        };
+        engine.know_pass_costs()?;
+        Ok(engine)
     }
 
     /// The model's name.
@@ -258,6 +268,7 @@ impl Engine {
     pub fn set_fusion(&mut self, fusion: Fusion) -> Result<(), EngineError> {
         self.backend.set_fusion(fusion)?;
         self.options.fusion = fusion;
+        self.pass_costs = None;
         Ok(())
     }
 
@@ -349,6 +360,7 @@ impl Engine {
             text: String::new(),
         };
         let limit = self.check(request)?;
+        self.know_pass_costs()?;
         let mut sampler = Sampler::new(request.sampling.clone(), &request.prompt);
         let started = Instant::now();
         let reused = self.begin(request);

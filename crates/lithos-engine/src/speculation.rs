@@ -23,11 +23,12 @@ use crate::drafters::{
 use crate::engine::{Engine, Output};
 use crate::error::EngineError;
 use crate::options::BackendKind;
+use crate::pass_costs::PassCosts;
 use crate::request::{Event, FinishReason, Request};
 use crate::sampling::Sampler;
 use crate::sequence::Sequence;
 use crate::trace::Span;
-use crate::verify_length::PassCosts;
+use crate::verify_length::VerifyLength;
 
 /// What became of drafts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,11 +150,10 @@ fn choose_rows(
     chosen
 }
 
-/// A drafter, and what was learned of passes.
+/// A drafter, and how many of its drafts are verified.
 pub(crate) struct Speculator {
     drafter: Box<dyn Drafter>,
-    costs: PassCosts,
-    length: DraftLength,
+    length: VerifyLength,
     /// What became of the drafts of this generation.
     report: Speculation,
 }
@@ -161,6 +161,16 @@ pub(crate) struct Speculator {
 impl Speculator {
     pub(crate) fn report(&self) -> &Speculation {
         &self.report
+    }
+
+    /// Whether it asks what passes take.
+    pub(crate) fn weighs_costs(&self) -> bool {
+        self.length.weighs_costs()
+    }
+
+    /// What passes take, as it was measured.
+    pub(crate) fn set_costs(&mut self, costs: PassCosts) {
+        self.length.set_costs(costs);
     }
 
     /// What was asked for, as far as the backend has a use for it and the model has a drafter.
@@ -175,11 +185,7 @@ impl Speculator {
             let drafter = trained.dspark.map(|head| Dspark::new(head.clone()));
             drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter>)
         };
-        let longest = match length {
-            DraftLength::Fixed(length) => Some(length),
-            DraftLength::Auto => None,
-        };
-        let mtp = || trained.mtp.then(|| Box::new(Mtp::new(longest)) as Box<dyn Drafter>);
+        let mtp = || trained.mtp.then(|| Box::new(Mtp::new(length)) as Box<dyn Drafter>);
         let mixed = |drafter: Box<dyn Drafter>, source| Box::new(Mixed::new(drafter, source));
         let drafter: Box<dyn Drafter> = match draft {
             Draft::None => return None,
@@ -198,7 +204,7 @@ impl Speculator {
 
     pub(crate) fn with(drafter: Box<dyn Drafter>, length: DraftLength) -> Self {
         let report = Speculation { source: drafter.source(), ..Speculation::default() };
-        Speculator { drafter, costs: PassCosts::default(), length, report }
+        Speculator { drafter, length: VerifyLength::new(length), report }
     }
 
     /// A generation begins, whose first token was chosen.
@@ -219,24 +225,20 @@ impl Speculator {
     ) -> Result<TokenId, EngineError> {
         let began = Instant::now();
         let proposal = self.drafter.propose(sequence, MOST_DRAFTS.min(most))?;
-        let verified = self.costs.choose(&proposal, self.length);
+        let verified = self.length.choose(&proposal, began.elapsed());
         let drafts = &proposal.tokens[..verified];
         let rows = [&[anchor], drafts].concat();
         let vocabulary = sequence.vocabulary();
         let drafted = Instant::now();
         let logits = sequence.decode(&rows)?;
         let verified_at = Instant::now();
-        self.costs.observe(rows.len(), verified_at - drafted);
+        self.length.observe(rows.len(), verified_at - drafted);
         let chosen = choose_rows(&logits[..rows.len() * vocabulary], vocabulary, &proposal, choose);
         sequence.accept(chosen.len());
         let accepted = chosen.iter().zip(drafts).take_while(|(a, b)| a == b).count();
         self.report.count(verified, accepted, chosen.len());
         let seconds = (verified_at - began).as_secs_f64();
-        // Where so many drafts were asked for, it is not asked whether they pay.
-        let one_row = match self.length {
-            DraftLength::Auto => self.costs.one_row(),
-            DraftLength::Fixed(_) => None,
-        };
+        let one_row = self.length.one_row();
         self.drafter.learn(&Outcome { verified, accepted, seconds, one_row });
         self.drafter.take_in(&chosen);
         let times = &mut self.report.times;
