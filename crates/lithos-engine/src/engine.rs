@@ -132,7 +132,7 @@ impl Engine {
         }
         let (name, parameters) = (model.name(), model.parameters());
         let (model, block, draft_head, further) = match (drafter, options.draft) {
-            (Some(_), _) if options.backend != BackendKind::Cpu => {
+            (Some(_), _) if !runs_drafters(options.backend) => {
                 return Err(EngineError::NoDraftPass(options.backend));
             }
             (Some(drafter), _) => {
@@ -140,7 +140,7 @@ impl Engine {
                 (model, Some(drafter.block), Some(drafter.head), None)
             }
             (None, Draft::Mtp) => {
-                if options.backend != BackendKind::Cpu {
+                if !runs_drafters(options.backend) {
                     return Err(EngineError::NoDraftPass(options.backend));
                 }
                 let (model, further) = mtp::attach(model)?;
@@ -168,7 +168,8 @@ impl Engine {
                 Box::new(Cpu::new(&checkpoint, &graph, block.as_ref(), &options, context, SLOTS)?)
             }
             BackendKind::Emulator => {
-                Box::new(Emulated::new(&checkpoint, &graph, &options, context, SLOTS)?)
+                let block = block.as_ref();
+                Box::new(Emulated::new(&checkpoint, &graph, block, &options, context, SLOTS)?)
             }
             BackendKind::Interpreter => {
                 Box::new(Oracle::new(&checkpoint, &graph, options.chunk, context, SLOTS))
@@ -599,7 +600,7 @@ fn own_drafter(
 ) -> Result<Option<Checkpoint>, EngineError> {
     let folder = checkpoint.folder().map(|folder| folder.subfolder("draft"));
     let folder = folder.filter(|folder| folder.contains("config.json"));
-    let runs = options.backend == BackendKind::Cpu;
+    let runs = runs_drafters(options.backend);
     match (options.draft, folder) {
         (Draft::Dspark, _) if !runs => Err(EngineError::NoDraftPass(options.backend)),
         (Draft::Dspark, None) => Err(EngineError::NoDrafter(checkpoint.path().to_path_buf())),
@@ -609,6 +610,11 @@ fn own_drafter(
         }
         _ => Ok(None),
     }
+}
+
+/// Whether a backend runs a pass over a drafter's block.
+fn runs_drafters(backend: BackendKind) -> bool {
+    matches!(backend, BackendKind::Cpu | BackendKind::Emulator)
 }
 
 /// What [`BackendKind::Auto`] comes to for a model whose weights take so many bytes, and why, in one line.
