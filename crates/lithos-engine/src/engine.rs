@@ -160,7 +160,8 @@ impl Engine {
         let backend: Box<dyn Backend> = match options.backend {
             #[cfg(feature = "cuda")]
             BackendKind::Cuda => {
-                Box::new(Cuda::new(&checkpoint, &graph, &options, context, SLOTS)?)
+                let block = block.as_ref();
+                Box::new(Cuda::new(&checkpoint, &graph, block, &options, context, SLOTS)?)
             }
             #[cfg(not(feature = "cuda"))]
             BackendKind::Cuda => return Err(EngineError::NoCuda),
@@ -614,7 +615,7 @@ fn own_drafter(
 
 /// Whether a backend runs a pass over a drafter's block.
 fn runs_drafters(backend: BackendKind) -> bool {
-    matches!(backend, BackendKind::Cpu | BackendKind::Emulator)
+    backend != BackendKind::Interpreter
 }
 
 /// What [`BackendKind::Auto`] comes to for a model whose weights take so many bytes, and why, in one line.

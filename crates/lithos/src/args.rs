@@ -115,7 +115,7 @@ pub struct ModelArgs {
 pub struct DraftArgs {
     /// Where drafts come from, which a pass verifies together: copies of what stood in the conversation before (copy), the
     /// DSpark drafter in the folder draft beside the model (dspark) or in this directory (DIR), the model's own multi-token
-    /// prediction layer (mtp), what is likely to pay (auto: copies), or nowhere (none). Trained drafters run on the CPU and in the emulator
+    /// prediction layer (mtp), what is likely to pay (auto: copies), or nowhere (none). On a card, trained drafters have not been tried yet
     #[arg(long, default_value = "auto", value_name = "auto|dspark|mtp|copy|none|DIR", value_parser = draft())]
     pub draft: DraftSource,
     /// What a trained drafter proposes where the text is drawn (temperature above 0): its likeliest tokens, with which the text
