@@ -67,7 +67,9 @@ def drafts_everywhere(target, working, drafter_shape, drafter, prompt: list[int]
 
 
 def rounds_of(drafts: np.ndarray, answer: list[int]) -> list[int]:
-    """Accepted drafts of each round. The first token comes from the prompt's pass; a round at answer token i drafts i + 1 on."""
+    """Accepted drafts of each round. The first token comes from the prompt's pass; a round at answer token i drafts i + 1 on.
+
+    All rounds of an answer make `len(answer) - 1` tokens: after the last draft of an answer there is no token more."""
     accepted, place = [], 0
     while place + 1 < len(answer):
         following = answer[place + 1 : place + 1 + drafts.shape[1]]
@@ -104,11 +106,12 @@ def main() -> None:
             kinds.append(path.stem)
             records.append(record)
     answers = greedy_answers(target, working, prompts, arguments.most, end)
-    accepted, matches, confidences = defaultdict(list), [], []
+    accepted, made, matches, confidences = defaultdict(list), defaultdict(int), [], []
     for kind, prompt, answer in zip(kinds, prompts, answers):
         drafts, confidence = drafts_everywhere(target, working, drafter_shape, drafter, prompt, answer, mask)
         drafts = drafts.cpu().numpy()
         accepted[kind] += rounds_of(drafts, answer)
+        made[kind] += len(answer) - 1
         for i in range(len(answer) - block):
             matches.append(drafts[i] == np.array(answer[i + 1 : i + 1 + block]))
             confidences.append(confidence[i].cpu().numpy())
@@ -117,8 +120,8 @@ def main() -> None:
     survival = np.cumprod(1 / (1 + np.exp(-np.array(confidences) / temperatures)), axis=1)
     everything = [a for rounds in accepted.values() for a in rounds]
     report = {
-        "tokens_per_round": {kind: round(1 + float(np.mean(rounds)), 3) for kind, rounds in accepted.items()},
-        "tokens_per_round_over_all_rounds": round(1 + float(np.mean(everything)), 3),
+        "tokens_per_round": {kind: round(made[kind] / len(rounds), 3) for kind, rounds in accepted.items()},
+        "tokens_per_round_over_all_rounds": round(sum(made.values()) / len(everything), 3),
         "rounds": len(everything),
         "acceptance_by_position": [round(float(np.mean([a > k for a in everything])), 3) for k in range(block)],
         "calibration_error_by_position": [round(calibration_error(survival[:, k], survived[:, k]), 3) for k in range(block)],

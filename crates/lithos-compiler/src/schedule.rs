@@ -11,7 +11,9 @@ use crate::memory;
 use crate::phases::phases;
 use crate::regions::{Fusion, regions};
 use crate::step::MAX_DECODE_ROWS;
-use crate::task::{Buffer, BufferId, BufferRows, Prepared, TaskGroup, TaskKind};
+use crate::task::{
+    Buffer, BufferId, BufferRows, LinearInput, Prepared, RowSet, TaskGroup, TaskKind,
+};
 use crate::verify::ScheduleError;
 
 /// Which kind of pass a schedule serves. Both are lowered from the same graph; a row's arithmetic may differ between them,
@@ -155,6 +157,18 @@ impl Schedule {
     /// A buffer.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.index()]
+    }
+
+    /// What the head reads before its norm.
+    pub fn head_input(&self) -> Option<BufferId> {
+        self.groups.iter().rev().find_map(|group| match &group.kind {
+            TaskKind::Linear {
+                input: LinearInput::Inline { buffer, .. },
+                rows: RowSet::Logit,
+                ..
+            } => Some(*buffer),
+            _ => None,
+        })
     }
 
     /// Groups that multiply matrices: all but the gather of a table.

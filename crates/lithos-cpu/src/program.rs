@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lithos_compiler::layout::AlignedBytes;
 use lithos_compiler::{
-    BufferId, BufferRows, LinearInput, MAX_DECODE_ROWS, Place, PreparedId, RowSet, Schedule,
-    StepState, TaskKind,
+    BufferId, BufferRows, MAX_DECODE_ROWS, Place, PreparedId, Schedule, StepState,
 };
 use lithos_graph::Graph;
 
@@ -100,15 +99,7 @@ impl Program {
     /// What the head of the last pass read, before its norm, `[rows, width]`: the pass's first rows. It is there until the next pass, since
     /// the head is the last that reads it.
     pub fn head_input(&self, rows: usize) -> &[f32] {
-        let head = self.schedule.groups.iter().rev().find_map(|group| match &group.kind {
-            TaskKind::Linear {
-                input: LinearInput::Inline { buffer, .. },
-                rows: RowSet::Logit,
-                ..
-            } => Some(*buffer),
-            _ => None,
-        });
-        head.map_or(&[], |buffer| self.rows_of(buffer, rows))
+        self.schedule.head_input().map_or(&[], |buffer| self.rows_of(buffer, rows))
     }
 
     fn rows_of(&self, id: BufferId, rows: usize) -> &[f32] {

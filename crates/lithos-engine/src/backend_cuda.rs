@@ -2,8 +2,10 @@
 //!
 //! Weights and states are on the card once, whatever the fusion level; each level has its own launches, records and arena. A
 //! pass is one copy to the card (counters of joins, step state, tokens, pages), one graph, one copy back (logits and the joins' error flag).
+//! A drafter's block is a program of its own beside each level's, over the same weights and states (`backend_cuda/drafts.rs`).
 //! Where the card chooses tokens itself, it runs pass after pass, and the host reads what was chosen beside it (`cuda_loop.rs`).
 
+mod drafts;
 mod rounds;
 
 use std::collections::HashMap;
@@ -50,9 +52,13 @@ const ADVICE: &str = "lower --context, choose a smaller model, or --backend cpu"
 pub(crate) struct Cuda {
     // Before what they use, because fields are dropped in order.
     levels: HashMap<Fusion, Level>,
+    /// The pass over a drafter's block at each of these levels, if there is a drafter.
+    blocks: HashMap<Fusion, Level>,
     fusion: Fusion,
     model: OnCard,
     graph: Graph,
+    /// The graph of the drafter's block.
+    block: Option<Graph>,
     options: DeviceOptions,
     pages: Vec<u32>,
     /// Position that each slot's recurrent state stands at: every pass folds what was accepted before it.
@@ -61,6 +67,10 @@ pub(crate) struct Cuda {
     histories: Vec<Vec<u32>>,
     /// Logits of the last pass, in the memory that the card copies to.
     logits: usize,
+    /// What the head of the last pass read before its norm, where a drafter takes it.
+    hidden: Vec<f32>,
+    /// Logits of the last block, and what its head read before its norm.
+    drafted: (Vec<f32>, Vec<f32>),
     /// The last pass over rows, which the head alone may follow.
     last: Option<(StepState, Vec<u32>)>,
     /// The slot that the card runs by itself.
@@ -95,6 +105,17 @@ struct Level {
     _module: Module,
 }
 
+/// Which launches of a level.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// A pass of the model.
+    Pass,
+    /// Its head alone.
+    Head,
+    /// A pass over a drafter's block.
+    Block,
+}
+
 /// The card, opened once: closing the last handle would throw its context away, and a new one costs a good part of a second.
 fn card() -> Result<Arc<Device>, CudaError> {
     static CARD: Mutex<Option<Arc<Device>>> = Mutex::new(None);
@@ -127,6 +148,7 @@ impl Cuda {
     pub(crate) fn new(
         checkpoint: &Arc<Checkpoint>,
         graph: &Graph,
+        block: Option<&Graph>,
         options: &EngineOptions,
         context: usize,
         slots: usize,
@@ -145,15 +167,21 @@ impl Cuda {
             range_keys: RANGE_KEYS,
         };
         let program = Program::new(graph, device_options)?;
-        let places = &program.places;
+        let block_program = block.map(|block| program.beside(block, device_options)).transpose()?;
+        // A block's places are those of the model and some more.
+        let places = block_program.as_ref().map_or(&program.places, |block| &block.places);
+        let programs = || [&program].into_iter().chain(&block_program);
+        let arenas = programs().map(|program| program.schedule.arena as u64).sum();
         let parts = [
             ("weights", places.weights.bytes as u64),
             ("keys, values and states", places.states.bytes as u64),
-            ("intermediate buffers", program.schedule.arena as u64),
+            ("intermediate buffers", arenas),
         ];
         check_room(&device, &parts, ADVICE)?;
         // Before the weights are sent, which takes longer and for nothing if the kernels do not compile.
-        compile(&compiler, &device, &program)?;
+        for program in programs() {
+            compile(&compiler, &device, program)?;
+        }
         let weights = DeviceBuffer::filled(&device, places.weights.bytes, 0)?;
         let threads = options.threads.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, usize::from).min(MOST_PACKERS)
@@ -165,6 +193,7 @@ impl Cuda {
         let layout = Inputs::new(slots * places.pages_per_slot);
         let mut cuda = Cuda {
             levels: HashMap::new(),
+            blocks: HashMap::new(),
             fusion: options.fusion,
             model: OnCard {
                 factors,
@@ -184,16 +213,22 @@ impl Cuda {
                 device,
             },
             graph: graph.clone(),
+            block: block.cloned(),
             options: device_options,
             pages: vec![0; slots * places.pages_per_slot],
             state_positions: vec![0; slots],
             histories: vec![Vec::new(); slots],
             logits: 0,
+            hidden: Vec::new(),
+            drafted: (Vec::new(), Vec::new()),
             last: None,
             looped: None,
         };
         let level = Level::new(&cuda.model, program)?;
         cuda.levels.insert(options.fusion, level);
+        if let Some(program) = block_program {
+            cuda.blocks.insert(options.fusion, Level::new(&cuda.model, program)?);
+        }
         Ok(cuda)
     }
 
@@ -205,7 +240,12 @@ impl Cuda {
     /// Makes a level ready, if it is not.
     fn prepare(&mut self, fusion: Fusion) -> Result<(), EngineError> {
         if !self.levels.contains_key(&fusion) {
-            let program = Program::new(&self.graph, DeviceOptions { fusion, ..self.options })?;
+            let options = DeviceOptions { fusion, ..self.options };
+            let program = Program::new(&self.graph, options)?;
+            if let Some(block) = &self.block {
+                let block = program.beside(block, options)?;
+                self.blocks.insert(fusion, Level::new(&self.model, block)?);
+            }
             self.levels.insert(fusion, Level::new(&self.model, program)?);
         }
         Ok(())
@@ -224,7 +264,7 @@ impl Cuda {
             history.extend_from_slice(&tokens[rows]);
         }
         self.last = Some((step, tokens.to_vec()));
-        self.or_without_joins(&step, tokens, false)
+        self.or_without_joins(&step, tokens, Part::Pass)
     }
 
     /// Runs a pass; where a join fails, again without joins.
@@ -232,12 +272,12 @@ impl Cuda {
         &mut self,
         step: &StepState,
         tokens: &[u32],
-        head_only: bool,
+        part: Part,
     ) -> Result<(), EngineError> {
-        match self.run(step, tokens, head_only) {
+        match self.run(step, tokens, part) {
             Err(EngineError::Join { region, fusion }) if fusion != Fusion::None => {
                 self.recover(&region)?;
-                if head_only { self.run(step, tokens, true) } else { Ok(()) }
+                if part == Part::Head { self.run(step, tokens, part) } else { Ok(()) }
             }
             result => result,
         }
@@ -253,7 +293,7 @@ impl Cuda {
             last.slots[entry].state_position =
                 self.repeat(slot.slot as usize, slot.position as usize)?;
         }
-        self.run(&last, &tokens, false)
+        self.run(&last, &tokens, Part::Pass)
     }
 
     /// Goes on at `none`.
@@ -262,8 +302,10 @@ impl Cuda {
         self.prepare(Fusion::None)?;
         self.fusion = Fusion::None;
         // Teams that were in the middle of a projection left their counters behind.
-        let counters = self.level().program.places.states.arrivals.clone();
-        self.model.states.fill_in(&self.model.stream, counters.start, counters.len(), 0)?;
+        for level in [self.level()].into_iter().chain(self.blocks.get(&self.fusion)) {
+            let counters = level.program.places.states.arrivals.clone();
+            self.model.states.fill_in(&self.model.stream, counters.start, counters.len(), 0)?;
+        }
         Ok(())
     }
 
@@ -281,28 +323,24 @@ impl Cuda {
                 position,
                 state_position: stands,
             };
-            self.run(&StepState::single(rows, 0), ids, false)?;
+            self.run(&StepState::single(rows, 0), ids, Part::Pass)?;
             stands = position;
         }
         Ok(stands)
     }
 
-    /// Runs the launches of a pass, or those of the head alone, and fetches logits.
-    fn run(
-        &mut self,
-        step: &StepState,
-        tokens: &[u32],
-        head_only: bool,
-    ) -> Result<(), EngineError> {
+    /// Runs the launches of a part, and fetches logits.
+    fn run(&mut self, step: &StepState, tokens: &[u32], part: Part) -> Result<(), EngineError> {
         if self.looped.take().is_some() {
             // What it queued reads the memory that is written next.
             self.model.stream.wait(PASS_LIMIT)?;
         }
-        let level = &self.levels[&self.fusion];
+        let levels = if part == Part::Block { &self.blocks } else { &self.levels };
+        let level = &levels[&self.fusion];
         let model = &mut self.model;
         model.layout.write(model.sent.bytes_mut(), step, tokens, &self.pages);
         model.sent.send(&model.stream, model.layout.bytes, &model.inputs, 0)?;
-        let replay = if head_only { &level.head } else { &level.pass };
+        let replay = if part == Part::Head { &level.head } else { &level.pass };
         replay.run(&model.stream)?;
         let schedule = &level.program.schedule;
         let logits = schedule.buffer(schedule.logits);
@@ -316,12 +354,17 @@ impl Cuda {
         model.stream.wait(PASS_LIMIT)?;
         let failed = Inputs::failed_join(model.received.bytes());
         if failed != 0 {
-            let launches = if head_only { &level.program.head } else { &level.program.launches };
-            let region = cuda_plan::place_of_join(&level.program, launches, failed);
+            let program = &level.program;
+            let launches = if part == Part::Head { &program.head } else { &program.launches };
+            let region = cuda_plan::place_of_join(program, launches, failed);
             return Err(EngineError::Join { region, fusion: self.fusion });
         }
         self.logits = bytes / 4;
-        Ok(())
+        match part {
+            Part::Pass => self.keep_hidden(step.rows as usize),
+            Part::Head => Ok(()),
+            Part::Block => self.keep_drafted(step.rows as usize),
+        }
     }
 
     /// Bytes of a page over all layers.
@@ -429,7 +472,24 @@ impl Backend for Cuda {
     }
 
     fn prefill_head(&mut self, step: &StepState) -> Result<(), EngineError> {
-        self.or_without_joins(step, &[], true)
+        self.or_without_joins(step, &[], Part::Head)
+    }
+
+    fn hidden(&self, _rows: usize) -> &[f32] {
+        &self.hidden
+    }
+
+    fn draft(
+        &mut self,
+        step: &StepState,
+        tokens: &[u32],
+        hidden: &[f32],
+    ) -> Result<bool, EngineError> {
+        self.draft_pass(step, tokens, hidden)
+    }
+
+    fn draft_rows(&self, _rows: usize) -> (&[f32], &[f32]) {
+        (&self.drafted.0, &self.drafted.1)
     }
 
     fn begin_loop(&mut self, start: &LoopStart<'_>) -> Result<bool, EngineError> {
@@ -501,7 +561,7 @@ impl Backend for Cuda {
     }
 
     fn poison(&mut self) -> Result<(), EngineError> {
-        for level in self.levels.values() {
+        for level in self.levels.values().chain(self.blocks.values()) {
             level.arena.fill(0, level.arena.bytes(), 0xff)?;
         }
         Ok(())
@@ -526,7 +586,7 @@ impl Backend for Cuda {
         repeats: usize,
     ) -> Result<PassTimes, EngineError> {
         // Once in the ordinary way: sends the inputs, and finds failed joins.
-        self.run(step, tokens, false)?;
+        self.run(step, tokens, Part::Pass)?;
         let level = self.level();
         let model = &self.model;
         let events = [Event::new(&model.device)?, Event::new(&model.device)?];
@@ -543,7 +603,7 @@ impl Backend for Cuda {
         let mut round_trips: Vec<Duration> = Vec::new();
         for _ in 0..repeats {
             let started = Instant::now();
-            self.run(step, tokens, false)?;
+            self.run(step, tokens, Part::Pass)?;
             round_trips.push(started.elapsed());
         }
         let level = self.level();

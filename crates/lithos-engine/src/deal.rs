@@ -3,50 +3,46 @@
 //! With the survival of each draft (`verify_length.rs`), the next row is worth most where the next draft is likeliest. So rows are dealt one
 //! by one, each to the generation with the likeliest next draft, and as many are kept as give the most expected tokens per second.
 
+use std::time::Duration;
+
 use lithos_compiler::MAX_DECODE_ROWS;
 
-use crate::drafters::{DraftLength, Proposal};
-use crate::verify_length::PassCosts;
+use crate::drafters::Proposal;
+use crate::verify_length::VerifyLength;
 
-/// How many drafts of each proposal have a row in a pass that has a row of each generation besides.
-pub(crate) fn deal(costs: &PassCosts, length: DraftLength, proposals: &[&Proposal]) -> Vec<usize> {
-    match (proposals, length) {
-        ([], _) => Vec::new(),
-        ([proposal], _) => vec![costs.choose(proposal, length)],
-        (_, DraftLength::Auto) => likeliest_first(costs, proposals),
-        _ => {
-            let wanted: Vec<usize> =
-                proposals.iter().map(|proposal| costs.choose(proposal, length)).collect();
-            by_turns(&wanted)
-        }
+/// How many drafts of each proposal have a row in a pass that has a row of each generation besides. Each proposal took so long to draft.
+pub(crate) fn deal(length: &VerifyLength, proposals: &[(&Proposal, Duration)]) -> Vec<usize> {
+    if length.weighs_costs() && proposals.len() > 1 {
+        return likeliest_first(length, proposals);
     }
+    let wanted = proposals.iter().map(|(proposal, drafting)| length.choose(proposal, *drafting));
+    by_turns(&wanted.collect::<Vec<usize>>())
 }
 
-fn likeliest_first(costs: &PassCosts, proposals: &[&Proposal]) -> Vec<usize> {
+fn likeliest_first(length: &VerifyLength, proposals: &[(&Proposal, Duration)]) -> Vec<usize> {
     let generations = proposals.len();
     let mut dealt = vec![0; generations];
     let mut best = dealt.clone();
-    let Some(seconds) = costs.seconds(generations) else { return best };
+    let Some(seconds) = length.seconds(generations) else { return best };
+    let drafting: f64 = proposals.iter().map(|(_, drafting)| drafting.as_secs_f64()).sum();
     let mut tokens = generations as f64;
-    let mut most_per_second = tokens / seconds;
-    let drawn = proposals.iter().any(|proposal| !proposal.drawn_from.is_empty());
+    let mut most_per_second = tokens / (drafting + seconds);
+    let drawn = proposals.iter().any(|(proposal, _)| !proposal.drawn_from.is_empty());
     for rows in generations + 1..=MAX_DECODE_ROWS {
-        let next = |dealt: &[usize], index: usize| {
-            let place = dealt[index];
-            proposals[index]
-                .survival
-                .get(place)
-                .copied()
-                .filter(|_| place < proposals[index].tokens.len())
+        let next = |index: usize| {
+            let proposal = proposals[index].0;
+            let (place, drafts) = (dealt[index], proposal.tokens.len());
+            proposal.survival.get(place).copied().filter(|_| place < drafts)
         };
         let likeliest = (0..generations)
-            .filter_map(|index| Some((next(&dealt, index)?, index)))
+            .filter_map(|index| Some((next(index)?, index)))
             // Of equal ones the first.
             .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
         let Some((survival, index)) = likeliest else { break };
         dealt[index] += 1;
         tokens += survival;
-        let per_second = costs.seconds(rows).map_or(0.0, |seconds| tokens / seconds);
+        let seconds = length.seconds(rows).unwrap_or(f64::INFINITY);
+        let per_second = tokens / (drafting + seconds);
         if per_second > most_per_second {
             most_per_second = per_second;
             best.clone_from(&dealt);
@@ -79,56 +75,58 @@ fn by_turns(wanted: &[usize]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lithos_model::text::TokenId;
 
     use super::*;
+    use crate::drafters::DraftLength;
 
     fn proposal(survival: &[f64]) -> Proposal {
         let tokens = (0..survival.len() as u32).map(TokenId).collect();
         Proposal { tokens, survival: survival.to_vec(), ..Proposal::default() }
     }
 
-    fn costs(passes: &[(usize, u64)]) -> PassCosts {
-        let mut costs = PassCosts::default();
+    fn seen(rule: DraftLength, passes: &[(usize, u64)]) -> VerifyLength {
+        let mut length = VerifyLength::new(rule);
         for (rows, micros) in passes {
-            costs.observe(*rows, Duration::from_micros(*micros));
+            length.observe(*rows, Duration::from_micros(*micros));
         }
-        costs
+        length
     }
+
+    fn dealt(length: &VerifyLength, proposals: &[&Proposal]) -> Vec<usize> {
+        let at_once = |proposal| (proposal, Duration::ZERO);
+        deal(length, &proposals.iter().copied().map(at_once).collect::<Vec<_>>())
+    }
+
+    const CHEAP_ROWS: [(usize, u64); 2] = [(1, 1000), (16, 1900)];
 
     #[test]
     fn rows_go_to_the_likeliest_drafts() {
-        let costs = costs(&[(1, 1000)]);
+        let length = seen(DraftLength::Auto, &CHEAP_ROWS);
         let sure = proposal(&[0.99; 8]);
         let unsure = proposal(&[0.9, 0.01, 0.01]);
-        let dealt = deal(&costs, DraftLength::Auto, &[&unsure, &sure, &proposal(&[])]);
-        assert_eq!(dealt, [1, 8, 0]);
+        assert_eq!(dealt(&length, &[&unsure, &sure, &proposal(&[])]), [1, 8, 0]);
     }
 
     #[test]
     fn a_pass_is_never_overfull() {
-        let costs = costs(&[(1, 1000)]);
         let sure = proposal(&[1.0; 15]);
         for count in 1..=MAX_DECODE_ROWS {
             let proposals = vec![&sure; count];
-            for length in [DraftLength::Auto, DraftLength::Fixed(15), DraftLength::Fixed(3)] {
-                let dealt = deal(&costs, length, &proposals);
+            for rule in [DraftLength::Auto, DraftLength::Fixed(15), DraftLength::Fixed(3)] {
+                let dealt = dealt(&seen(rule, &CHEAP_ROWS), &proposals);
+                let wanted = if rule == DraftLength::Fixed(3) { 4 * count } else { 16 * count };
                 let rows = count + dealt.iter().sum::<usize>();
-                assert!(rows <= MAX_DECODE_ROWS, "{rows} rows of {count} generations");
-                let wanted = if length == DraftLength::Fixed(3) { 4 * count } else { usize::MAX };
-                assert_eq!(rows, MAX_DECODE_ROWS.min(wanted).min(16 * count), "{length:?}");
+                assert_eq!(rows, MAX_DECODE_ROWS.min(wanted), "{count} generations, {rule:?}");
             }
         }
     }
 
     #[test]
     fn where_rows_cost_as_much_as_passes_none_is_dealt() {
-        let passes: Vec<(usize, u64)> =
-            (0..60).flat_map(|_| [(1, 1000), (3, 3000), (9, 9000)]).collect();
+        let length = seen(DraftLength::Auto, &[(1, 1000), (3, 3000), (9, 9000)]);
         let half = proposal(&[0.5, 0.4]);
-        assert_eq!(deal(&costs(&passes), DraftLength::Auto, &[&half, &half]), [0, 0]);
+        assert_eq!(dealt(&length, &[&half, &half]), [0, 0]);
     }
 
     #[test]

@@ -17,18 +17,20 @@ use crate::backend_cpu::{Cpu, key_value_type};
 use crate::backend_cuda::{self, Cuda};
 use crate::backend_emulator::Emulated;
 use crate::backend_interpreter::Oracle;
+use crate::cost_cache;
 use crate::drafters::Draft;
 use crate::error::EngineError;
 use crate::generation::Generation;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
+use crate::pass_costs::PassCosts;
 use crate::passes::PassTimes;
 use crate::sequence::{Sequence, Slot};
 use crate::speculation::{Speculator, Trained};
 use crate::text_side::TextSide;
 use crate::trace::Trace;
-use crate::verify_length::PassCosts;
+use crate::verify_length::VerifyLength;
 
 /// Positions of the context unless asked otherwise, where model and memory allow: coding agents refuse less.
 const DEFAULT_CONTEXT: usize = 65_536;
@@ -59,8 +61,12 @@ pub struct Engine {
     pub(crate) turn: u64,
     /// What drafts for each slot.
     pub(crate) speculators: Vec<Option<Speculator>>,
-    /// What passes take.
-    pub(crate) costs: PassCosts,
+    /// How many of a round's drafts are verified.
+    pub(crate) verify_length: VerifyLength,
+    /// What passes take, once that was asked.
+    pub(crate) pass_costs: Option<PassCosts>,
+    /// Of what a pass computes.
+    pub(crate) digest: u64,
     pub(crate) draft_head: Option<DraftHead>,
     /// The norms of the model's multi-token prediction layer, where that drafts.
     pub(crate) further: Option<FurtherNorms>,
@@ -126,7 +132,7 @@ impl Engine {
         }
         let (name, parameters) = (model.name(), model.parameters());
         let (model, block, draft_head, further) = match (drafter, options.draft) {
-            (Some(_), _) if options.backend != BackendKind::Cpu => {
+            (Some(_), _) if !runs_drafters(options.backend) => {
                 return Err(EngineError::NoDraftPass(options.backend));
             }
             (Some(drafter), _) => {
@@ -134,7 +140,7 @@ impl Engine {
                 (model, Some(drafter.block), Some(drafter.head), None)
             }
             (None, Draft::Mtp) => {
-                if options.backend != BackendKind::Cpu {
+                if !runs_drafters(options.backend) {
                     return Err(EngineError::NoDraftPass(options.backend));
                 }
                 let (model, further) = mtp::attach(model)?;
@@ -155,7 +161,8 @@ impl Engine {
         let backend: Box<dyn Backend> = match options.backend {
             #[cfg(feature = "cuda")]
             BackendKind::Cuda => {
-                Box::new(Cuda::new(&checkpoint, &graph, &options, context, slots)?)
+                let block = block.as_ref();
+                Box::new(Cuda::new(&checkpoint, &graph, block, &options, context, slots)?)
             }
             #[cfg(not(feature = "cuda"))]
             BackendKind::Cuda => return Err(EngineError::NoCuda),
@@ -163,7 +170,8 @@ impl Engine {
                 Box::new(Cpu::new(&checkpoint, &graph, block.as_ref(), &options, context, slots)?)
             }
             BackendKind::Emulator => {
-                Box::new(Emulated::new(&checkpoint, &graph, &options, context, slots)?)
+                let block = block.as_ref();
+                Box::new(Emulated::new(&checkpoint, &graph, block, &options, context, slots)?)
             }
             BackendKind::Interpreter => {
                 Box::new(Oracle::new(&checkpoint, &graph, options.chunk, context, slots))
@@ -172,7 +180,7 @@ impl Engine {
         let (pages, tokens_per_page) = backend.pages();
         let is_recurrent =
             |id| !matches!(graph.value(id).state(), Some(StateKind::KeyValue { .. }));
-        Ok(Engine {
+        let mut engine = Engine {
             name,
             architecture: graph.architecture.clone(),
             parameters,
@@ -196,11 +204,15 @@ impl Engine {
                     Speculator::new(options.draft, options.draft_length, options.backend, trained)
                 })
                 .collect(),
-            costs: PassCosts::default(),
+            verify_length: VerifyLength::new(options.draft_length),
+            pass_costs: None,
+            digest: cost_cache::digest(&graph),
             draft_head,
             further,
             trace: Trace::default(),
-        })
+        };
+        engine.know_pass_costs()?;
+        Ok(engine)
     }
 
     /// The model's name.
@@ -263,6 +275,7 @@ impl Engine {
     pub fn set_fusion(&mut self, fusion: Fusion) -> Result<(), EngineError> {
         self.backend.set_fusion(fusion)?;
         self.options.fusion = fusion;
+        self.pass_costs = None;
         Ok(())
     }
 
@@ -324,7 +337,7 @@ fn own_drafter(
 ) -> Result<Option<Checkpoint>, EngineError> {
     let folder = checkpoint.folder().map(|folder| folder.subfolder("draft"));
     let folder = folder.filter(|folder| folder.contains("config.json"));
-    let runs = options.backend == BackendKind::Cpu;
+    let runs = runs_drafters(options.backend);
     match (options.draft, folder) {
         (Draft::Dspark, _) if !runs => Err(EngineError::NoDraftPass(options.backend)),
         (Draft::Dspark, None) => Err(EngineError::NoDrafter(checkpoint.path().to_path_buf())),
@@ -334,6 +347,11 @@ fn own_drafter(
         }
         _ => Ok(None),
     }
+}
+
+/// Whether a backend runs a pass over a drafter's block.
+fn runs_drafters(backend: BackendKind) -> bool {
+    backend != BackendKind::Interpreter
 }
 
 /// What [`BackendKind::Auto`] comes to for a model whose weights take so many bytes, and why, in one line.

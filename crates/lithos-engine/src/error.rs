@@ -67,7 +67,7 @@ pub enum EngineError {
     #[error("{}: the model has no drafter of its own: there is no draft/config.json beside it", .0.display())]
     NoDrafter(PathBuf),
     /// A backend that does not run drafters.
-    #[error("backend {0} does not run drafters: take --draft copy, or --backend cpu")]
+    #[error("backend {0} does not run trained drafters: take --draft copy, or --backend cpu")]
     NoDraftPass(BackendKind),
     /// A loop that was not begun.
     #[error("the backend {0} runs no loop of passes by itself: choose tokens pass by pass")]

@@ -9,6 +9,7 @@ mod backend_cpu;
 mod backend_cuda;
 mod backend_emulator;
 mod backend_interpreter;
+mod cost_cache;
 #[cfg(feature = "cuda")]
 mod cuda_loop;
 #[cfg(feature = "cuda")]
@@ -24,6 +25,7 @@ mod noise;
 mod options;
 mod output;
 mod pages;
+mod pass_costs;
 mod passes;
 mod request;
 mod rounds;

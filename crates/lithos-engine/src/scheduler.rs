@@ -64,6 +64,7 @@ impl Engine {
     pub fn admit(&mut self, request: Request) -> Result<GenerationId, EngineError> {
         let output = Output::new(self.text()?, &request);
         let limit = self.check(&request)?;
+        self.know_pass_costs()?;
         let (slot, reused) = self.begin(&request)?;
         let prompt = &request.prompt[reused..];
         if let Err(error) = Sequence::new(self, slot).make_room(prompt) {

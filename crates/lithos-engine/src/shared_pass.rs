@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lithos_model::text::TokenId;
 
 use crate::deal::deal;
-use crate::drafters::{DraftLength, MOST_DRAFTS, Outcome, Proposal};
+use crate::drafters::{MOST_DRAFTS, Outcome, Proposal};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::generation::{OnEvent, Stage};
@@ -46,8 +46,9 @@ impl Engine {
                 Err(error) => ended.extend(self.fail_live(*slot, error)),
             }
         }
-        let proposals: Vec<&Proposal> = shares.iter().map(|share| &share.proposal).collect();
-        let dealt = deal(&self.costs, self.options.draft_length, &proposals);
+        let proposals: Vec<(&Proposal, Duration)> =
+            shares.iter().map(|share| (&share.proposal, share.drafted)).collect();
+        let dealt = deal(&self.verify_length, &proposals);
         for (share, verified) in shares.iter_mut().zip(dealt) {
             share.verified = verified;
         }
@@ -60,7 +61,7 @@ impl Engine {
             return ended;
         }
         let took = began.elapsed();
-        self.costs.observe(rows, took);
+        self.verify_length.observe(rows, took);
         let drafts = self.speculators.iter().any(Option::is_some);
         let name = if drafts { "verify" } else { "pass" };
         self.trace.add(Span { name, start: began, took, tokens: rows });
@@ -111,8 +112,7 @@ impl Engine {
             });
             chosen.push((share, tokens, finish, chose.elapsed()));
         }
-        // A pass without drafts takes so long for each of its generations.
-        let each = self.costs.seconds(shares.len()).map(|seconds| seconds / shares.len() as f64);
+        let one_row = self.verify_length.without_drafts(shares.len());
         let mut ended = Vec::new();
         let mut count = 0;
         for (share, tokens, finish, accept) in chosen {
@@ -138,11 +138,7 @@ impl Engine {
                     verified: share.verified,
                     accepted,
                     seconds: share.drafted.as_secs_f64() + took.as_secs_f64() * part,
-                    // Where so many drafts were asked for, it is not asked whether they pay.
-                    one_row: match self.options.draft_length {
-                        DraftLength::Auto => each,
-                        DraftLength::Fixed(_) => None,
-                    },
+                    one_row,
                 };
                 speculator.settle(&outcome, &tokens);
                 speculator.add_times(share.drafted, took, accept);

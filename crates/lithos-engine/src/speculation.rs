@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::options::BackendKind;
 use crate::sequence::Sequence;
-use crate::verify_length::PassCosts;
+use crate::verify_length::VerifyLength;
 
 /// What became of drafts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -172,11 +172,7 @@ impl Speculator {
             let drafter = trained.dspark.map(|head| Dspark::new(head.clone()));
             drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter>)
         };
-        let longest = match length {
-            DraftLength::Fixed(length) => Some(length),
-            DraftLength::Auto => None,
-        };
-        let mtp = || trained.mtp.then(|| Box::new(Mtp::new(longest)) as Box<dyn Drafter>);
+        let mtp = || trained.mtp.then(|| Box::new(Mtp::new(length)) as Box<dyn Drafter>);
         let mixed = |drafter: Box<dyn Drafter>, source| Box::new(Mixed::new(drafter, source));
         let drafter: Box<dyn Drafter> = match draft {
             Draft::None => return None,
@@ -238,8 +234,15 @@ impl Engine {
         let backend = self.backend();
         let drafts = || Speculator::new(draft, length, backend, trained);
         self.speculators = (0..self.slots.len()).map(|_| drafts()).collect();
+        self.set_draft_length(length);
+    }
+
+    fn set_draft_length(&mut self, length: DraftLength) {
         self.options.draft_length = length;
-        self.costs = PassCosts::default();
+        self.verify_length = VerifyLength::new(length);
+        if let Some(costs) = self.pass_costs {
+            self.verify_length.set_costs(costs);
+        }
     }
 
     /// Chooses what trained drafters propose in later generations.
@@ -256,7 +259,6 @@ impl Engine {
     pub fn set_drafter(&mut self, drafter: Box<dyn Drafter>, length: DraftLength) {
         self.speculators = (0..self.slots.len()).map(|_| None).collect();
         self.speculators[0] = Some(Speculator::with(drafter));
-        self.options.draft_length = length;
-        self.costs = PassCosts::default();
+        self.set_draft_length(length);
     }
 }

@@ -3,16 +3,21 @@
 mod support;
 
 use lithos_engine::{
-    Draft, DraftLength, Drafter, Dspark, Engine, EngineOptions, Fusion, Request, Sampling, TokenId,
+    Draft, DraftLength, Drafter, Dspark, Engine, EngineError, EngineOptions, Fusion, Request,
+    Sampling, TokenId,
 };
 use lithos_format::Checkpoint;
 use lithos_model::text::TemplateOptions;
-use support::{cpu, decoded, folder, prefilled, repository};
+use support::{cpu, decoded, emulator, folder, opened, prefilled, repository};
 
-fn with_drafter(fusion: Fusion) -> Engine {
+fn open(options: EngineOptions) -> Result<Engine, EngineError> {
     let [target, drafter] =
         ["tiny_qwen35", "tiny_dspark"].map(|name| Checkpoint::open(&folder(name)).expect("opens"));
-    Engine::with_drafter(target, Some(drafter), cpu(fusion)).expect("the drafter fits")
+    Engine::with_drafter(target, Some(drafter), options)
+}
+
+fn with_drafter(fusion: Fusion) -> Engine {
+    open(cpu(fusion)).expect("the drafter fits")
 }
 
 #[test]
@@ -21,8 +26,12 @@ fn rounds_are_those_of_the_reference() {
     let stored = Checkpoint::open_safetensors_file(&file).expect("the reference opens");
     let values = |name: &str| stored.tensor(name).expect(name).to_f32().expect("decodes");
     let ids: Vec<TokenId> = values("ids").into_iter().map(|id| TokenId(id as u32)).collect();
-    for fusion in Fusion::ALL {
-        let mut engine = with_drafter(fusion);
+    let on_processor = Fusion::ALL.map(cpu);
+    // A drafter's context and block are kernels, too.
+    let on_device = [Fusion::None, Fusion::Layer, Fusion::Step].map(emulator);
+    for options in on_processor.into_iter().chain(on_device) {
+        let Some(mut engine) = opened(open(options)) else { continue };
+        let fusion = format!("{}, {}", options.backend, options.fusion);
         let head = engine.draft_head().expect("has a drafter").clone();
         let (vocabulary, width) = (engine.vocabulary(), head.hidden());
         let mut drafter = Dspark::new(head.clone());

@@ -12,7 +12,7 @@ use lithos_engine::{
 };
 use lithos_format::{Checkpoint, OwnedTensor, write_safetensors};
 use lithos_model::text::TemplateOptions;
-use support::{cpu, folder, repository};
+use support::{cpu, emulator, folder, opened, repository};
 use torch_random::Generator;
 
 const WIDTH: usize = 128;
@@ -66,10 +66,17 @@ fn predictions_are_those_of_the_reference_however_the_context_came_about() {
     let values = |name: &str| stored.tensor(name).expect(name).to_f32().expect("decodes");
     let ids: Vec<TokenId> = values("ids").into_iter().map(|id| TokenId(id as u32)).collect();
     let (hidden, last_logits) = (values("mtp_hidden.last"), values("mtp_logits.last"));
-    for (fusion, chunk) in [(Fusion::Step, None), (Fusion::None, Some(7)), (Fusion::Layer, None)] {
-        let options = EngineOptions { draft: Draft::Mtp, chunk, ..cpu(fusion) };
-        let mut engine =
-            Engine::from_checkpoint(target(scratch.path()), options).expect("the layer fits");
+    for options in [
+        cpu(Fusion::Step),
+        EngineOptions { chunk: Some(7), ..cpu(Fusion::None) },
+        cpu(Fusion::Layer),
+        // The layer is kernels, too.
+        emulator(Fusion::Step),
+    ] {
+        let options = EngineOptions { draft: Draft::Mtp, ..options };
+        let fusion = format!("{}, {}", options.backend, options.fusion);
+        let engine = Engine::from_checkpoint(target(scratch.path()), options);
+        let Some(mut engine) = opened(engine) else { continue };
         let vocabulary = engine.vocabulary();
         let mut sequence = engine.sequence();
         let (mut rows_compared, mut logits_compared) = (0, 0);

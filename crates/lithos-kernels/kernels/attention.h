@@ -8,6 +8,9 @@
 #define PAGE_TOKENS 64
 #define KEYS_F32 0
 #define KEYS_BF16 1
+// What a row sees of its own pass: rows up to itself, or all.
+#define REACH_OWN 0
+#define REACH_PASS 1
 // Keys of a fine range, which is also the run of columns that products contract at once; keys of a range at most.
 #define FINE_KEYS 32
 #define MOST_RANGE_KEYS 256
@@ -64,9 +67,10 @@ TASK void turn_to(THREAD const Memory& memory, THREAD const Worker& worker, DEVI
     if (half_width == 0 || turn.position == position) return;
     turn.position = position;
     DEVICE const float* frequencies = small_array(memory, stage.frequencies);
+    float magnitude = frequencies[half_width];
     for (uint first = 0; first < half_width; first += 32) {
         float angle = first + worker.lane < half_width ? (float)position * frequencies[first + worker.lane] : 0.0f;
-        float own_cosine = cosine(angle), own_sine = sine(angle);
+        float own_cosine = cosine(angle) * magnitude, own_sine = sine(angle) * magnitude;
         for (uint i = 0; i < 8; ++i) {
             uint wanted = worker.lane * 8 % half_width + i;
             float other_cosine = lane_get(own_cosine, wanted % 32), other_sine = lane_get(own_sine, wanted % 32);
@@ -335,7 +339,7 @@ TASK DEVICE float* partial_of(THREAD const Memory& memory, uint partials, uint r
 
 // Weights of staged queries from their scores, a query at a time for a simdgroup and eight keys for a lane. They take the place of the
 // queries.
-template <uint KEYS>
+template <uint KEYS, uint REACH>
 TASK void weigh_range(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const AttendRecord& record, THREAD const RangeTask& task,
                       THREAD const RangePlace& place, uint first_query, uint tiles) {
     DEVICE const SlotRows& slot = memory.step->slots[task.entry];
@@ -343,7 +347,8 @@ TASK void weigh_range(THREAD const Memory& memory, THREAD const Worker& worker, 
     for (uint query = worker.simdgroup; query < tiles * 8; query += worker.simdgroups) {
         uint pair = first_query + query, row = pair / record.group;
         // Keys that the row sees; none of a range that begins behind it, whose result is not read.
-        uint visible = pair < pairs ? min(max(slot.position + row + 1, task.start), task.end) - task.start : 0;
+        uint seen = slot.position + (REACH == REACH_PASS ? slot.rows : row + 1);
+        uint visible = pair < pairs ? min(max(seen, task.start), task.end) - task.start : 0;
         SHARED const float* scores = place.scores + query * place.score_stride;
         float weights[8], largest = -INFINITY, total = 0.0f;
         for (uint i = 0; i < 8; ++i) weights[i] = -INFINITY;
@@ -405,7 +410,7 @@ template <uint KEYS> TASK void turn_values(THREAD const KeptColumns<KEYS>& colum
 }
 
 // Weighted values of staged queries: 32 columns and up to VALUE_TILES tiles of queries for a simdgroup at once.
-template <uint KEYS>
+template <uint KEYS, uint REACH>
 TASK void add_values(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const AttendRecord& record, THREAD const RangeTask& task,
                      THREAD const RangePlace& place, uint first_query, uint tiles) {
     // Runs of keys whose loads are under way at once.
@@ -446,7 +451,8 @@ TASK void add_values(THREAD const Memory& memory, THREAD const Worker& worker, D
         for (uint tile = 0; tile < VALUE_TILES; ++tile) {
             for (uint i = 0; i < 2; ++i) {
                 uint pair = first_query + (first_tile + tile) * 8 + lane % 4 * 2 + i, row = pair / record.group;
-                if (tile >= present || pair >= pairs || column >= width || task.start > slot.position + row) continue;
+                if (tile >= present || pair >= pairs || column >= width) continue;
+                if (REACH == REACH_OWN && task.start > slot.position + row) continue;
                 float4 four;
                 four.x = sums[8 * tile + i];
                 four.y = sums[8 * tile + 2 + i];
@@ -462,7 +468,7 @@ TASK void add_values(THREAD const Memory& memory, THREAD const Worker& worker, D
 
 // A task is (slot, key/value head, range of keys): keeps those of the pass's keys that fall in the range, then attends to the range with
 // every row and query head of the group. A partial result is the weighted values, the largest score and the sum of weights.
-template <uint KEYS>
+template <uint KEYS, uint REACH = REACH_OWN>
 BODY void attend_range(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const AttendRecord& record) {
     worker.staged.form = 0;
     uint count = 0;
@@ -481,9 +487,9 @@ BODY void attend_range(THREAD const Memory& memory, THREAD Worker& worker, DEVIC
             worker_barrier();
             score_range<KEYS>(memory, worker, record, range, place, now);
             worker_barrier();
-            weigh_range<KEYS>(memory, worker, record, range, place, first * 8, now);
+            weigh_range<KEYS, REACH>(memory, worker, record, range, place, first * 8, now);
             worker_barrier();
-            add_values<KEYS>(memory, worker, record, range, place, first * 8, now);
+            add_values<KEYS, REACH>(memory, worker, record, range, place, first * 8, now);
             worker_barrier();
         }
     }
@@ -493,6 +499,7 @@ BODY void attend_range(THREAD const Memory& memory, THREAD Worker& worker, DEVIC
 #define MERGE_SHARES 8u
 
 // A task is a query head of a row: merges its ranges, each share in ascending order, then the shares; then multiplies by sigmoid(gate).
+template <uint REACH = REACH_OWN>
 BODY void merge_ranges(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const MergeRecord& record) {
     worker.staged.form = 0;
     uint width = record.width, heads = record.kept_heads * record.group, count = memory.step->rows * heads;
@@ -502,7 +509,9 @@ BODY void merge_ranges(THREAD const Memory& memory, THREAD Worker& worker, DEVIC
     for (uint task = first_task(worker, count); task < count; task += worker.workers) {
         uint row = task / heads, head = task % heads;
         // Only the ranges that this row sees: its sums do not depend on the rows beside it.
-        uint ranges = ranges_of(record.fine_ranges, record.range_keys, position_of_row(memory, row) + 1);
+        DEVICE const SlotRows& slot = memory.step->slots[slot_of_row(memory, row)];
+        uint seen = slot.position + (REACH == REACH_PASS ? slot.rows : row - slot.first_row + 1);
+        uint ranges = ranges_of(record.fine_ranges, record.range_keys, seen);
         DEVICE const float* first = partial_of(memory, record.partials, record.ranges, record.group, width, 0, row, head);
         float largest = -INFINITY;
         for (uint range = worker.lane; range < ranges; range += 32) largest = max(largest, first[range * stride + width]);
@@ -540,5 +549,29 @@ BODY void merge_ranges(THREAD const Memory& memory, THREAD Worker& worker, DEVIC
             memory.arena[record.output + at + i] = value;
         }
         worker_barrier();
+    }
+}
+
+// Keeps keys, normed and turned, and values of the pass's rows, where no attention of the pass reads them. A task is a head of a row, for a
+// simdgroup.
+template <uint KEYS>
+BODY void append(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const AppendRecord& record) {
+    DEVICE const KeptRecord& kept = record.kept;
+    uint width = kept.width, count = memory.step->rows * kept.heads;
+    Turn turn;
+    turn.position = NOTHING;
+    for (uint task = first_simdgroup_task(worker, count); task < count; task += simdgroup_stride(worker)) {
+        uint row = task / kept.heads, position = position_of_row(memory, row);
+        LaneHead head;
+        load_head(memory, worker, record.key_stage, memory.arena + record.key_stage.input + task * width, width, head);
+        turn_to(memory, worker, record.key_stage, position, turn);
+        stage_head(worker, record.key_stage, width, turn, head);
+        if (worker.lane * 8 < width) {
+            uint slot = memory.step->slots[slot_of_row(memory, row)].slot;
+            size_t at = kept_at(memory, kept, slot, task % kept.heads, position) + worker.lane * 8;
+            keep_values<KEYS>(memory.states + (size_t)kept.keys * 16, at, head.values);
+            load_columns<8>(memory.arena + record.value_input + task * width + worker.lane * 8, 0, 8, true, head.values);
+            keep_values<KEYS>(memory.states + (size_t)kept.values * 16, at, head.values);
+        }
     }
 }

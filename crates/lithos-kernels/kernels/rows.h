@@ -1,4 +1,4 @@
-// Row by row: norms, rotations and elementwise operations.
+// Row by row: norms, rotations, elementwise operations, and rows beside each other.
 
 // Each head (or the whole row, as one head): x / rms(x) * (w + offset), times silu(gate) if there is one.
 // A task is a head of a row, for a simdgroup; a lane has four columns of every 128.
@@ -57,5 +57,19 @@ BODY void elementwise(THREAD const Memory& memory, THREAD Worker& worker, DEVICE
                                                             : a[i] * sigmoid(b[i]);
         }
         store_columns(memory.arena + record.output + row, column, width, full, a);
+    }
+}
+
+// A task is 128 columns of a row, for a simdgroup.
+BODY void concatenate(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const ConcatenateRecord& record) {
+    uint first_width = record.first_width, width = first_width + record.second_width;
+    uint blocks = (width + 127) / 128, count = memory.step->rows * blocks;
+    for (uint task = first_simdgroup_task(worker, count); task < count; task += simdgroup_stride(worker)) {
+        uint row = task / blocks, column = task % blocks * 128 + worker.lane * 4;
+        for (uint i = column; i < min(column + 4, width); ++i) {
+            memory.arena[record.output + row * width + i] = i < first_width
+                                                                ? memory.arena[record.first + row * first_width + i]
+                                                                : memory.arena[record.second + row * record.second_width + i - first_width];
+        }
     }
 }

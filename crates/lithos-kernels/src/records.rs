@@ -227,7 +227,7 @@ records! {
         epsilon: f32,
         /// Added to the weight.
         norm_offset: f32,
-        /// Frequencies of the rotation, among the small arrays.
+        /// Frequencies of the rotation, and the factor of what turns, among the small arrays.
         frequencies: u32,
         /// Elements that turn.
         rotary_width: u32,
@@ -267,6 +267,15 @@ records! {
         range_keys: u32,
         /// Ranges at most.
         ranges: u32,
+    }
+    /// Keys and values that no attention of the pass reads.
+    AppendRecord {
+        /// Pages.
+        kept: KeptRecord,
+        /// How keys are staged.
+        key_stage: HeadRecord,
+        /// Values of the pass's rows, in the arena.
+        value_input: u32,
     }
     /// Merge of ranges.
     MergeRecord {
@@ -360,5 +369,18 @@ records! {
         output: u32,
         /// Floats of a row.
         width: u32,
+    }
+    /// Rows beside each other.
+    ConcatenateRecord {
+        /// First part, in the arena.
+        first: u32,
+        /// Second part, in the arena.
+        second: u32,
+        /// Output, in the arena.
+        output: u32,
+        /// Floats of a row of the first.
+        first_width: u32,
+        /// Floats of a row of the second; 0 if there is none.
+        second_width: u32,
     }
 }

@@ -1,7 +1,8 @@
 //! The engine as a model that answers conversations.
 
 use lithos_engine::{
-    Constraint, Engine, EngineError, Event, Form, GenerationId, Grammars, Request, Sampling, TokenId,
+    Constraint, Engine, EngineError, Event, Form, GenerationId, Grammars, Request, Sampling,
+    TokenId,
 };
 use lithos_model::text::{Detokenizer, TemplateOptions, Text, TextError};
 use lithos_protocol::tools::CallSyntax;

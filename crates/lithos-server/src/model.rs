@@ -1,6 +1,8 @@
 //! What the server needs of a model.
 
-use lithos_engine::{Completion, Constraint, EngineError, Event, GenerationId, Request, Sampling, TokenId};
+use lithos_engine::{
+    Completion, Constraint, EngineError, Event, GenerationId, Request, Sampling, TokenId,
+};
 use lithos_protocol::tools::CallSyntax;
 use lithos_protocol::{AnswerForm, ApiError, Conversation};
 

@@ -7,7 +7,7 @@ use clap::builder::{
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lithos_engine::{
-    BackendKind, DraftLength, EngineOptions, Fusion, MOST_DRAFTS, Proposals, Sampling, TokenId,
+    BackendKind, DraftLength, EngineOptions, Fusion, Proposals, Sampling, TokenId,
 };
 
 use crate::commands;
@@ -115,7 +115,7 @@ pub struct ModelArgs {
 pub struct DraftArgs {
     /// Where drafts come from, which a pass verifies together: copies of what stood in the conversation before (copy), the
     /// DSpark drafter in the folder draft beside the model (dspark) or in this directory (DIR), the model's own multi-token
-    /// prediction layer (mtp), what is likely to pay (auto: copies), or nowhere (none). Trained drafters run on the CPU
+    /// prediction layer (mtp), what is likely to pay (auto: copies), or nowhere (none). On a card, trained drafters have not been tried yet
     #[arg(long, default_value = "auto", value_name = "auto|dspark|mtp|copy|none|DIR", value_parser = draft())]
     pub draft: DraftSource,
     /// What a trained drafter proposes where the text is drawn (temperature above 0): its likeliest tokens, with which the text
@@ -123,8 +123,10 @@ pub struct DraftArgs {
     /// likely, and more drafts may be accepted
     #[arg(long, default_value = "likeliest", value_name = "WHAT", value_parser = proposals())]
     pub draft_proposals: Proposals,
-    /// How many drafts a pass verifies: as many as pay, by what passes are seen to take (auto), or at most N
-    #[arg(long, default_value = "auto", value_name = "N|auto", value_parser = draft_length)]
+    /// How many drafts a pass verifies: as many as pay, by what passes take here (auto), at most N, or those before the first that is
+    /// accepted with less than probability P (threshold:P). What passes take is measured once, in a second at most, and kept in
+    /// ~/.cache/lithos/costs
+    #[arg(long, default_value = "auto", value_name = "auto|N|threshold:P")]
     pub draft_len: DraftLength,
 }
 
@@ -298,17 +300,6 @@ pub fn draft() -> impl TypedValueParser<Value = DraftSource> {
 fn proposals() -> impl TypedValueParser<Value = Proposals> {
     let names = Proposals::ALL.map(Proposals::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Proposals>())
-}
-
-/// How many drafts a pass verifies: a number, or `auto`.
-pub fn draft_length(text: &str) -> Result<DraftLength, String> {
-    if text == "auto" {
-        return Ok(DraftLength::Auto);
-    }
-    match text.parse() {
-        Ok(length) if (1..=MOST_DRAFTS).contains(&length) => Ok(DraftLength::Fixed(length)),
-        _ => Err(format!("a number from 1 to {MOST_DRAFTS}, or auto")),
-    }
 }
 
 /// A fusion level by name.

@@ -5,7 +5,7 @@ mod support;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use support::run;
+use support::{command, finish, run};
 
 fn models() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models")
@@ -63,6 +63,64 @@ fn what_cannot_draft_is_refused_by_name() {
     assert!(error.contains(folder.path().to_str().unwrap()), "{error}");
     let error = refused(&["--draft", "mtp", "--backend", "interpreter"]);
     assert!(error.contains("interpreter") && error.contains("--backend cpu"), "{error}");
+}
+
+#[test]
+fn what_passes_take_is_measured_once_and_only_where_it_decides() {
+    let home = tempfile::tempdir().unwrap();
+    let costs = home.path().join("lithos/costs");
+    let ask = |flags: &[&str]| {
+        let mut command = command();
+        command.args(generate(flags)).env("XDG_CACHE_HOME", home.path());
+        finish(&mut command, b"").json()
+    };
+    for flags in
+        [&["--draft", "none"][..], &["--draft-len", "3"], &["--draft-len", "threshold:0.6"]]
+    {
+        ask(flags);
+        assert!(!costs.exists(), "{flags:?} asks for no measurement");
+    }
+    let first = ask(&["--temperature", "0"]);
+    let files = || -> Vec<PathBuf> {
+        std::fs::read_dir(&costs).unwrap().map(|file| file.unwrap().path()).collect()
+    };
+    let [file] = &files()[..] else { panic!("one file: {:?}", files()) };
+    let measured = std::fs::read(file).unwrap();
+    let entry: Value = serde_json::from_slice(&measured).unwrap();
+    let seconds: Vec<f64> =
+        entry["seconds"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    assert!(!seconds.is_empty() && seconds.iter().all(|seconds| *seconds > 0.0), "{entry}");
+    ask(&["--temperature", "0"]);
+    assert_eq!(std::fs::read(file).unwrap(), measured, "it is not measured again");
+    // One thread is another machine, and a damaged file is as good as none.
+    ask(&["--threads", "1"]);
+    assert_eq!(files().len(), 2);
+    std::fs::write(file, &measured[..measured.len() / 2]).unwrap();
+    assert_eq!(ask(&["--temperature", "0"])["token_ids"], first["token_ids"]);
+    serde_json::from_slice::<Value>(&std::fs::read(file).unwrap()).unwrap();
+    // Where nothing can be kept, it is measured each time.
+    let blocked = home.path().join("file");
+    std::fs::write(&blocked, "").unwrap();
+    let mut command = command();
+    command.args(generate(&["--temperature", "0"])).env("XDG_CACHE_HOME", &blocked);
+    assert_eq!(finish(&mut command, b"").json()["token_ids"], first["token_ids"]);
+}
+
+#[test]
+fn rules_of_length_are_a_number_a_threshold_or_what_pays() {
+    let greedy = ["--temperature", "0", "--draft", "mtp"];
+    let with = |rule: &str| json(&[&greedy[..], &["--draft-len", rule]].concat());
+    let verified = |report: &Value| report["speculation"]["proposed"].as_u64().unwrap();
+    let (some, few) = (with("threshold:0.05"), with("threshold:0.9"));
+    assert_eq!(some["token_ids"], few["token_ids"]);
+    assert!(verified(&some) > verified(&few), "{some} {few}");
+    for nonsense in ["0", "16", "many", "threshold:", "threshold:0", "threshold:1.5", "threshold:x"]
+    {
+        let error = refused(&["--draft-len", nonsense]);
+        assert!(error.contains("threshold:") && error.contains("--draft-len"), "{error}");
+    }
+    let error = refused(&["--draft-len", "threshold:NaN"]);
+    assert!(error.contains("above 0 and at most 1"), "{error}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use lithos_graph::{Graph, Rotary, StoredWeight, ValueId};
 use thiserror::Error;
 
 use super::lanes::LaneLayout;
-use super::places::WeightPlaces;
+use super::places::{WeightPlaces, rotary_bytes};
 use crate::layout::WeightSource;
 
 /// Why weights could not be loaded.
@@ -79,7 +79,7 @@ enum Piece<'a> {
     Array { tensor: Tensor<'a>, elements: usize, place: usize },
     /// Factors of experts' matrices, of the matrix with this index.
     Factors { matrix: usize, place: usize },
-    /// A rotation's frequencies.
+    /// A rotation's frequencies, and the factor of what turns.
     Rotary { rotary: &'a Rotary, place: usize },
 }
 
@@ -139,10 +139,13 @@ impl WeightPieces<'_> {
                 Ok(vec![PackedPart { at: 0, bytes, place: *place }])
             }
             Piece::Rotary { rotary, place } => {
-                let frequencies: Vec<f32> =
-                    rotary.frequencies().into_iter().map(|frequency| frequency as f32).collect();
-                let bytes = frequencies.len() * 4;
-                write_floats(&mut out[..bytes], &frequencies);
+                let frequencies = rotary.frequencies().into_iter();
+                let floats: Vec<f32> = frequencies
+                    .map(|frequency| frequency as f32)
+                    .chain([rotary.magnitude()])
+                    .collect();
+                let bytes = floats.len() * 4;
+                write_floats(&mut out[..bytes], &floats);
                 Ok(vec![PackedPart { at: 0, bytes, place: *place }])
             }
         }
@@ -225,7 +228,7 @@ impl WeightPlaces {
             all.pieces.push(Piece::Array { tensor, elements: *elements, place: *place });
         }
         for (place, rotary) in &self.rotaries {
-            all.largest = all.largest.max(rotary.dim / 2 * 4);
+            all.largest = all.largest.max(rotary_bytes(rotary));
             all.pieces.push(Piece::Rotary { rotary, place: *place });
         }
         Ok(all)

@@ -129,11 +129,19 @@ impl Places {
         let pages_per_slot = options.context.div_ceil(PAGE_TOKENS);
         let pages = options.slots * pages_per_slot;
         Ok(Places {
-            weights: WeightPlaces::new(graph, schedule)?,
+            weights: WeightPlaces::default().with(graph, schedule)?,
             states: StatePlaces::new(graph, options, pages, schedule.buffer(schedule.logits).width),
             pages_per_slot,
             pages,
         })
+    }
+
+    /// The same places, and those of what the schedule of a graph that shares values and states needs beside them.
+    pub(crate) fn extended(&self, graph: &Graph, schedule: &Schedule) -> Result<Self, DeviceError> {
+        let mut places = self.clone();
+        places.weights = places.weights.with(graph, schedule)?;
+        places.states.take_counters();
+        Ok(places)
     }
 
     /// Fails if offsets do not reach the end of a buffer.
@@ -149,8 +157,9 @@ impl Places {
 }
 
 impl WeightPlaces {
-    fn new(graph: &Graph, schedule: &Schedule) -> Result<Self, DeviceError> {
-        let mut places = WeightPlaces::default();
+    /// With the weights of a schedule that have no place yet.
+    fn with(self, graph: &Graph, schedule: &Schedule) -> Result<Self, DeviceError> {
+        let mut places = self;
         for id in schedule.groups.iter().flat_map(|group| group.kind.matrices()) {
             if places.matrices.contains_key(&id) {
                 continue;
@@ -181,6 +190,9 @@ impl WeightPlaces {
             places.bytes = (places.bytes + layout.bytes()).next_multiple_of(GRAIN);
         }
         for id in graph.weights() {
+            if places.arrays.contains_key(&id) {
+                continue;
+            }
             let value = graph.value(id);
             if matches!(value.weight().map(|source| source.form), Some(WeightForm::Array)) {
                 let elements = value.shape.iter().map(|dimension| fixed(*dimension)).product();
@@ -198,7 +210,7 @@ impl WeightPlaces {
         let offset = found.unwrap_or_else(|| {
             let offset = self.bytes;
             self.rotaries.push((offset, rotary.clone()));
-            self.bytes = (self.bytes + rotary.dim / 2 * 4).next_multiple_of(GRAIN);
+            self.bytes = (self.bytes + rotary_bytes(rotary)).next_multiple_of(GRAIN);
             offset
         });
         grains(offset)
@@ -216,6 +228,14 @@ impl WeightPlaces {
 }
 
 impl StatePlaces {
+    /// Takes counters behind everything else, for one program: all that count by one must count to the same number.
+    fn take_counters(&mut self) {
+        let counters = MOST_SLICED * MOST_TEAMS * 4;
+        self.arrivals = self.bytes..self.bytes + counters + GRAIN;
+        self.choices.arrivals = self.bytes + counters;
+        self.bytes = self.arrivals.end.next_multiple_of(GRAIN);
+    }
+
     fn new(graph: &Graph, options: &DeviceOptions, pages: usize, vocabulary: usize) -> Self {
         let mut places = StatePlaces::default();
         let take = |end: &mut usize, bytes: usize| {
@@ -223,11 +243,10 @@ impl StatePlaces {
             *end = (offset + bytes).next_multiple_of(GRAIN);
             offset
         };
-        let counters = MOST_SLICED * MOST_TEAMS * 4;
-        let first = take(&mut places.bytes, counters + GRAIN);
-        places.arrivals = first..first + counters + GRAIN;
+        places.take_counters();
+        let arrivals = places.choices.arrivals;
         let mut take = |bytes| take(&mut places.bytes, bytes);
-        places.choices = ChoicePlaces::new(first + counters, options.slots, vocabulary, &mut take);
+        places.choices = ChoicePlaces::new(arrivals, options.slots, vocabulary, &mut take);
         for id in graph.states() {
             match *graph.value(id).state().expect("listed as a state") {
                 StateKind::KeyValue { heads, head_dim } => {
@@ -265,6 +284,11 @@ fn fixed(dimension: lithos_graph::Dimension) -> usize {
         lithos_graph::Dimension::Fixed(size) => size,
         _ => 0,
     }
+}
+
+/// Bytes of a rotation's frequencies and the factor of what turns.
+pub(crate) fn rotary_bytes(rotary: &Rotary) -> usize {
+    (rotary.dim / 2 + 1) * 4
 }
 
 /// A byte offset in grains.

@@ -121,9 +121,9 @@ pub enum DeviceError {
         /// Bytes at most.
         most: usize,
     },
-    /// A rotary embedding whose pairs do not lie in the same places of two lanes, or that is stretched.
+    /// A rotary embedding whose pairs do not lie in the same places of two lanes.
     #[error(
-        "rotary embeddings of {0} elements, or stretched by YaRN: attention on graphics processors takes plain ones of a multiple of 16"
+        "rotary embeddings of {0} elements: attention on graphics processors takes a multiple of 16"
     )]
     Rotary(usize),
     /// Ranges of attention that the bodies do not hold.
@@ -170,6 +170,23 @@ impl Program {
     /// # Errors
     /// [`DeviceError`] for what has no task body.
     pub fn new(graph: &Graph, options: DeviceOptions) -> Result<Self, DeviceError> {
+        Program::build(graph, options, None)
+    }
+
+    /// Builds the program of a drafter's block, whose graph shares values and states with the one that `self` was built from, by the same
+    /// options. Its weights and states lie in the same buffers: those of `self`, and behind them what only the block needs.
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub fn beside(&self, block: &Graph, options: DeviceOptions) -> Result<Self, DeviceError> {
+        Program::build(block, options, Some(&self.places))
+    }
+
+    fn build(
+        graph: &Graph,
+        options: DeviceOptions,
+        shared: Option<&Places>,
+    ) -> Result<Self, DeviceError> {
         check_heads(graph)?;
         check_mixtures(graph)?;
         if !options.range_keys.is_multiple_of(FINE_KEYS)
@@ -187,7 +204,10 @@ impl Program {
                 merge_in: MergeIn::Phase,
             },
         )?;
-        let mut places = Places::new(graph, &schedule, &options)?;
+        let mut places = match shared {
+            None => Places::new(graph, &schedule, &options)?,
+            Some(shared) => shared.extended(graph, &schedule)?,
+        };
         // A logit or score and a token for each.
         let lists = schedule.arena.next_multiple_of(64);
         let lists_end = lists + MAX_DECODE_ROWS * MOST_CHOOSERS * LIST_ENTRIES * 8;
@@ -360,7 +380,7 @@ fn check_mixtures(graph: &Graph) -> Result<(), DeviceError> {
 fn check_heads(graph: &Graph) -> Result<(), DeviceError> {
     for op in &graph.ops {
         if let OpKind::Rotary { rotary, .. } = &op.kind
-            && (!rotary.dim.is_multiple_of(16) || rotary.magnitude() != 1.0)
+            && !rotary.dim.is_multiple_of(16)
         {
             return Err(DeviceError::Rotary(rotary.dim));
         }

@@ -3,9 +3,10 @@
 use bytemuck::Pod;
 use lithos_graph::{Graph, OpKind, Reach, StateKind, ValueId};
 use lithos_kernels::records::{
-    AttendRecord, ChooseRecord, CombineRecord, ConvolveRecord, DeltaRecord, ElementwiseRecord,
-    ExpertDownRecord, ExpertGateUpRecord, GateUpRecord, GatherRecord, HeadNormRecord, HeadRecord,
-    KeptRecord, LinearRecord, MatrixRecord, MergeRecord, NOTHING, OperandRecord, RouteRecord,
+    AppendRecord, AttendRecord, ChooseRecord, CombineRecord, ConcatenateRecord, ConvolveRecord,
+    DeltaRecord, ElementwiseRecord, ExpertDownRecord, ExpertGateUpRecord, GateUpRecord,
+    GatherRecord, HeadNormRecord, HeadRecord, KeptRecord, LinearRecord, MatrixRecord, MergeRecord,
+    NOTHING, OperandRecord, RouteRecord,
 };
 use lithos_kernels::{MOST_TEAMS, STAGED_COLUMN_BYTES};
 
@@ -214,10 +215,7 @@ impl Recorder<'_> {
                 let call = Call::new(format!("gate_up<{}>", self.format(*gate)), record);
                 Call { tiles: self.tiles(*gate), stages: true, ..call }
             }
-            TaskKind::AttendRange { reach: Reach::Pass, .. } => {
-                return Err(DeviceError::Unsupported { kind: "attend_range within a block" });
-            }
-            TaskKind::AttendRange { q, k, v, state, scale, partials, reach: Reach::Own } => {
+            TaskKind::AttendRange { q, k, v, state, scale, partials, reach } => {
                 let kept = self.kept(*state);
                 let record = AttendRecord {
                     query_stage: self.head(q),
@@ -231,13 +229,21 @@ impl Recorder<'_> {
                     ranges: self.schedule.attention_ranges as u32,
                     kept,
                 };
-                let keys = match self.options.key_values {
-                    KeyValues::F32 => "KEYS_F32",
-                    KeyValues::Bf16 => "KEYS_BF16",
+                let reach = match reach {
+                    Reach::Own => "",
+                    Reach::Pass => ", REACH_PASS",
                 };
-                Call::new(format!("attend_range<{keys}>"), record)
+                Call::new(format!("attend_range<{}{reach}>", self.keys()), record)
             }
-            TaskKind::MergeRanges { partials, gate, state, output, .. } => {
+            TaskKind::Append { k, v, state } => {
+                let record = AppendRecord {
+                    kept: self.kept(*state),
+                    key_stage: self.head(k),
+                    value_input: self.buffer(*v),
+                };
+                Call::new(format!("append<{}>", self.keys()), record)
+            }
+            TaskKind::MergeRanges { partials, gate, state, output, reach } => {
                 let kept = self.kept(*state);
                 let record = MergeRecord {
                     partials: self.buffer(*partials),
@@ -250,7 +256,11 @@ impl Recorder<'_> {
                     range_keys: self.options.range_keys as u32,
                     ranges: self.schedule.attention_ranges as u32,
                 };
-                Call::new("merge_ranges", record)
+                let function = match reach {
+                    Reach::Own => "merge_ranges",
+                    Reach::Pass => "merge_ranges<REACH_PASS>",
+                };
+                Call::new(function, record)
             }
             TaskKind::Convolve { input, weight, state, output } => {
                 let channels = self.width(*input);
@@ -306,6 +316,24 @@ impl Recorder<'_> {
                     Elementwise::SigmoidMultiply => "ELEMENTWISE_SIGMOID_MULTIPLY",
                 };
                 Call::new(format!("elementwise<{operation}>"), record)
+            }
+            TaskKind::Concatenate { inputs, output } => {
+                let (first, second) = match inputs.as_slice() {
+                    [first] => (*first, None),
+                    [first, second] => (*first, Some(*second)),
+                    _ => {
+                        let kind = "concatenate of more than two";
+                        return Err(DeviceError::Unsupported { kind });
+                    }
+                };
+                let record = ConcatenateRecord {
+                    first: self.buffer(first),
+                    second: self.buffer(second.unwrap_or(first)),
+                    output: self.buffer(*output),
+                    first_width: self.width(first),
+                    second_width: second.map_or(0, |second| self.width(second)),
+                };
+                Call::new("concatenate", record)
             }
             TaskKind::Route { logits, chosen, routes } => {
                 let record = RouteRecord {
@@ -365,9 +393,7 @@ impl Recorder<'_> {
             }
             kind @ (TaskKind::Prepare { .. }
             | TaskKind::StageHeads { .. }
-            | TaskKind::Append { .. }
             | TaskKind::AttendBlock { .. }
-            | TaskKind::Concatenate { .. }
             | TaskKind::Rotate { .. }) => {
                 return Err(DeviceError::Unsupported { kind: kind.name() });
             }
@@ -393,6 +419,14 @@ impl Recorder<'_> {
             norm_offset: norm.weight_offset,
         };
         Call::new("head_norm", record)
+    }
+
+    /// Template argument for the type of keys and values.
+    fn keys(&self) -> &'static str {
+        match self.options.key_values {
+            KeyValues::F32 => "KEYS_F32",
+            KeyValues::Bf16 => "KEYS_BF16",
+        }
     }
 
     /// Place of a buffer in the arena, in floats.

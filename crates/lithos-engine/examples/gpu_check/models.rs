@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lithos_engine::{
-    Engine, EngineError, EngineOptions, Fusion, Sampler, Sampling, TokenId, largest,
+    Draft, Engine, EngineError, EngineOptions, Fusion, Sampler, Sampling, TokenId, largest,
 };
 use lithos_format::Checkpoint;
 use lithos_model::text::SpecialTokens;
@@ -28,6 +28,9 @@ pub fn check(report: &mut Report, repeats: usize) {
         if let Err(error) = golden(report, name, repeats * MORE_REPEATS) {
             report.broken(name, &error.to_string());
         }
+    }
+    if let Err(error) = block(report) {
+        report.broken("tiny_dspark", &error.to_string());
     }
     let mut models = vec![("lithos-mini", repository().join("models/lithos-mini"))];
     if let Some(path) = std::env::var_os("LITHOS_SMOLLM2").filter(|path| !path.is_empty()) {
@@ -73,6 +76,39 @@ fn golden(report: &mut Report, name: &str, repeats: usize) -> Result<(), EngineE
             let error = relative_error(&found, wanted);
             report.case(&case, 8, level, error, 1, off(&found, wanted, vocabulary));
         }
+    }
+    Ok(())
+}
+
+/// A drafter's block at every level, over a context that passes of the model made, against the CPU.
+fn block(report: &mut Report) -> Result<(), EngineError> {
+    let ids: Vec<TokenId> = (0..40).map(|id| TokenId(id * 11 % 512)).collect();
+    let open = |options: EngineOptions| {
+        let [target, drafter] = ["tiny_qwen35", "tiny_dspark"]
+            .map(|name| Checkpoint::open(&folder(name)).map_err(lithos_model::ModelError::from));
+        let options = EngineOptions { draft: Draft::Dspark, ..options };
+        Engine::with_drafter(target?, Some(drafter?), options)
+    };
+    let drafts = |engine: &mut Engine| {
+        let Some(head) = engine.draft_head().cloned() else { return Ok(Vec::new()) };
+        let mut sequence = engine.sequence();
+        sequence.reset();
+        sequence.prefill(&ids[..33], 0, |_, _| ())?;
+        sequence.decode(&ids[33..])?;
+        sequence.accept(3);
+        let mut rows = vec![TokenId(head.mask); head.block];
+        rows[0] = ids[36];
+        Ok::<_, EngineError>(sequence.draft(&rows)?.0.to_vec())
+    };
+    let wanted = drafts(&mut open(cpu())?)?;
+    let mut engine = open(cuda(Fusion::None))?;
+    let vocabulary = engine.vocabulary();
+    for fusion in Fusion::ALL {
+        engine.set_fusion(fusion)?;
+        let found = drafts(&mut engine)?;
+        let error = relative_error(&found, &wanted);
+        let problem = off(&found, &wanted, vocabulary);
+        report.case("tiny_dspark, a block after 36 tokens", 7, fusion.name(), error, 1, problem);
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use lithos_model::text::TokenId;
 
+use super::acceptance::Acceptance;
 use super::{Drafter, Outcome, Proposal};
 use crate::error::EngineError;
 use crate::sequence::Sequence;
@@ -24,28 +25,15 @@ const LENGTHS: [usize; 6] = [2, 3, 4, 6, 9, 17];
 /// Share of tokens accepted that is assumed for each length before any is seen.
 const EXPECTED: [f64; 6] = [0.35, 0.45, 0.6, 0.7, 0.8, 0.9];
 
-/// How many tokens seen the assumption is worth.
-const WORTH: f64 = 6.0;
-
-/// How much of what was seen is kept when more is seen.
-const MEMORY: f64 = 0.97;
-
 /// Copies from the text itself.
 #[derive(Debug, Default)]
 pub(crate) struct Copying {
     text: Vec<TokenId>,
     /// Where something follows each run of [`KEY`] tokens, in order.
     places: HashMap<[TokenId; KEY], Vec<u32>>,
-    seen: [Seen; LENGTHS.len()],
-    /// Length of the last proposal's match, as an index of [`LENGTHS`].
-    last: usize,
-}
-
-/// How tokens of copies fared: accepted, and tried after all before them were accepted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    accepted: f64,
-    tried: f64,
+    seen: [Acceptance; LENGTHS.len()],
+    /// Length of the last proposal's match, as an index of [`LENGTHS`], if there was one.
+    last: Option<usize>,
 }
 
 impl Copying {
@@ -81,20 +69,16 @@ impl Copying {
 
     /// At most so many tokens that followed where the text stood as it stands now.
     pub(crate) fn copies(&mut self, most: usize) -> Proposal {
+        self.last = None;
         let Some((place, common)) = self.best_place() else { return Proposal::default() };
-        self.last = LENGTHS.iter().rposition(|length| *length <= common).unwrap_or(0);
-        let rate = self.rate(self.last);
+        let class = LENGTHS.iter().rposition(|length| *length <= common).unwrap_or(0);
+        self.last = Some(class);
+        let rate = self.seen[class].likely(EXPECTED[class]);
         // A copy that comes to the end of the text goes on with itself.
         let period = self.text.len() - place;
         let tokens: Vec<TokenId> = (0..most).map(|i| self.text[place + i % period]).collect();
         let survival = (1..=tokens.len()).map(|count| rate.powi(count as i32)).collect();
         Proposal { tokens, survival, ..Proposal::default() }
-    }
-
-    /// The share of tokens accepted after a match of this class.
-    fn rate(&self, class: usize) -> f64 {
-        let Seen { accepted, tried } = self.seen[class];
-        (accepted + WORTH * EXPECTED[class]) / (tried + WORTH)
     }
 }
 
@@ -118,15 +102,10 @@ impl Drafter for Copying {
     }
 
     fn learn(&mut self, outcome: &Outcome) {
-        let Outcome { verified, accepted, .. } = *outcome;
-        if verified == 0 {
-            return;
+        if let Some(class) = self.last {
+            let expected = std::iter::repeat_n(EXPECTED[class], outcome.verified);
+            self.seen[class].learn(expected, outcome.accepted);
         }
-        let seen = &mut self.seen[self.last];
-        // The first that is refused was tried, too.
-        let tried = (accepted + 1).min(verified);
-        seen.accepted = seen.accepted * MEMORY + accepted as f64;
-        seen.tried = seen.tried * MEMORY + tried as f64;
     }
 }
 
@@ -187,9 +166,12 @@ mod tests {
             copying.learn(&outcome(4, 4));
         }
         assert!(copying.copies(4).survival[3] > before[3]);
-        // Nothing was verified: nothing is learned.
+        // Where there was no copy, nothing is learned.
         let survival = copying.copies(4).survival;
+        copying.begin(&tokens(&[1]));
+        assert_eq!(copying.copies(4).tokens, []);
         copying.learn(&outcome(0, 0));
+        copying.begin(&tokens(&[1, 2, 3, 4, 5, 6, 7, 1, 2, 3]));
         assert_eq!(copying.copies(4).survival, survival);
     }
 

@@ -3,6 +3,7 @@
 use lithos_model::dspark::DraftHead;
 use lithos_model::text::TokenId;
 
+use super::acceptance::Acceptance;
 use super::proposal::{Candidates, Draws, Proposal};
 use super::trial::Trial;
 use super::{Drafter, Outcome};
@@ -15,6 +16,9 @@ pub struct Dspark {
     anchor: TokenId,
     candidates: Candidates,
     draws: Option<Draws>,
+    acceptance: Acceptance,
+    /// How sure the confidence head was of each of the last drafts, if those before it are accepted.
+    confidences: Vec<f64>,
     trial: Trial,
 }
 
@@ -26,6 +30,8 @@ impl Dspark {
             anchor: TokenId(0),
             candidates: Candidates::default(),
             draws: None,
+            acceptance: Acceptance::default(),
+            confidences: Vec::new(),
             trial: Trial::default(),
         }
     }
@@ -53,6 +59,7 @@ impl Drafter for Dspark {
         sequence: &mut Sequence<'_>,
         most: usize,
     ) -> Result<Proposal, EngineError> {
+        self.confidences.clear();
         let (block, width) = (self.head.block, self.head.hidden());
         // A block is drafted as a whole, also where less of it is wanted.
         if !self.trial.begin(most > 0 && sequence.room() >= block) {
@@ -69,7 +76,9 @@ impl Drafter for Dspark {
         for (place, (logits, row)) in rows.take(most).enumerate() {
             let normed = self.head.normed(row);
             let vector = self.head.markov_vector(before.0).to_vec();
-            survival *= f64::from(self.head.confidence(place, &normed, &vector));
+            let confidence = f64::from(self.head.confidence(place, &normed, &vector));
+            self.confidences.push(confidence);
+            survival *= self.acceptance.likely(confidence);
             let vector = self.head.markov_step(&mut state, &normed, &vector);
             self.candidates.set(logits);
             self.candidates.add(|token| self.head.markov_bias(&vector, token));
@@ -79,6 +88,8 @@ impl Drafter for Dspark {
     }
 
     fn learn(&mut self, outcome: &Outcome) {
+        let verified = self.confidences.iter().copied().take(outcome.verified);
+        self.acceptance.learn(verified, outcome.accepted);
         self.trial.learn(outcome);
     }
 }

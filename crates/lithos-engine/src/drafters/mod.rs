@@ -3,6 +3,7 @@
 //! A draft costs a row of a pass that reads its weights anyway; where it is what the model would have chosen, the row's token is had
 //! without a pass of its own. What is chosen never depends on drafts (`speculation.rs`).
 
+mod acceptance;
 mod copy;
 mod dspark;
 mod mixed;
@@ -81,13 +82,40 @@ impl FromStr for Draft {
 }
 
 /// How many drafts a pass verifies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum DraftLength {
-    /// As many as are expected to pay, by what passes of so many rows were seen to take.
+    /// As many as are expected to pay, by what passes of so many rows take here.
     #[default]
     Auto,
-    /// This many, where there are as many, at most [`MOST_DRAFTS`].
+    /// This many, where there are as many, at most [`MOST_DRAFTS`]; whether they pay or not.
     Fixed(usize),
+    /// Those before the first one that is accepted with less than this probability if all before it are; whether they pay or not.
+    Threshold(f64),
+}
+
+/// As on the command line: `auto`, a number, or `threshold:P`.
+impl FromStr for DraftLength {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(DraftLength::Auto);
+        }
+        if let Some(least) = text.strip_prefix("threshold:") {
+            return match least.parse() {
+                Ok(least) if least > 0.0 && least <= 1.0 => Ok(DraftLength::Threshold(least)),
+                _ => Err(format!(
+                    "`{least}` is no probability: write one above 0 and at most 1, as in threshold:0.6"
+                )),
+            };
+        }
+        match text.parse() {
+            Ok(length) if (1..=MOST_DRAFTS).contains(&length) => Ok(DraftLength::Fixed(length)),
+            _ => Err(format!(
+                "a number from 1 to {MOST_DRAFTS}, auto, or threshold:P with a probability P"
+            )),
+        }
+    }
 }
 
 /// What a trained drafter proposes.
@@ -135,7 +163,7 @@ pub struct Outcome {
     pub accepted: usize,
     /// Seconds to draft and to verify.
     pub seconds: f64,
-    /// Seconds that a pass without drafts takes, once one was seen, and where drafts are to pay.
+    /// Seconds that a pass without drafts takes, once that is known, and where drafts are to pay.
     pub one_row: Option<f64>,
 }
 

@@ -35,6 +35,17 @@ pub struct Draws {
     pub(crate) temperature: f32,
 }
 
+impl Proposal {
+    /// For each token, how likely it is accepted if all before it are.
+    pub(crate) fn confidences(&self) -> impl Iterator<Item = f64> {
+        let before = std::iter::once(1.0).chain(self.survival.iter().copied());
+        let conditional = |(survival, before): (&f64, f64)| {
+            if before > 0.0 { survival / before } else { 0.0 }
+        };
+        self.survival.iter().zip(before).map(conditional)
+    }
+}
+
 impl Distribution {
     /// A token's probability.
     pub fn of(&self, token: TokenId) -> f64 {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use lithos_engine::{BackendKind, Engine, EngineOptions, Fusion, TokenId};
+use lithos_emulator::EmulatorError;
+use lithos_engine::{BackendKind, Engine, EngineError, EngineOptions, Fusion, TokenId};
 use lithos_format::Checkpoint;
 
 /// Ids and logits `[T, V]` of an independent implementation.
@@ -43,6 +44,26 @@ pub fn cpu(fusion: Fusion) -> EngineOptions {
 #[allow(dead_code, reason = "not every test compares with it")]
 pub fn interpreter() -> EngineOptions {
     EngineOptions { backend: BackendKind::Interpreter, ..cpu(Fusion::None) }
+}
+
+/// Kernels of Metal in the emulator.
+#[allow(dead_code, reason = "not every test runs kernels")]
+pub fn emulator(fusion: Fusion) -> EngineOptions {
+    EngineOptions { backend: BackendKind::Emulator, context: Some(128), ..cpu(fusion) }
+}
+
+/// An engine that may be in the emulator; `None`, and a line that says so, where there is no clang.
+#[allow(dead_code, reason = "not every test runs kernels")]
+pub fn opened(engine: Result<Engine, EngineError>) -> Option<Engine> {
+    let required = std::env::var_os("LITHOS_REQUIRE_CLANG").is_some();
+    match engine {
+        Ok(engine) => Some(engine),
+        Err(EngineError::Emulator(error @ EmulatorError::NoCompiler { .. })) if !required => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("it opens: {error}"),
+    }
 }
 
 /// Logits of all tokens through prefill passes.

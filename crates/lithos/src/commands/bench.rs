@@ -12,7 +12,7 @@ use lithos_engine::{
 };
 use serde_json::{Value, json};
 
-use crate::args::{backend, count, draft, draft_length, fusion, model_path};
+use crate::args::{backend, count, draft, fusion, model_path};
 use crate::commands::bench_passes::{self, Passes};
 use crate::commands::bench_speculation::{self, Comparison};
 use crate::draft_source::DraftSource;
@@ -76,8 +76,9 @@ pub struct BenchArgs {
     /// Where drafts come from
     #[arg(long, default_value = "auto", value_name = "auto|dspark|mtp|copy|none|DIR", value_parser = draft(), requires = "speculate")]
     draft: DraftSource,
-    /// How many drafts a pass verifies: as many as pay (auto), or at most N
-    #[arg(long, default_value = "auto", value_name = "N|auto", value_parser = draft_length, requires = "speculate")]
+    /// How many drafts a pass verifies: as many as pay (auto), at most N, or those before the first that is accepted with less than
+    /// probability P (threshold:P)
+    #[arg(long, default_value = "auto", value_name = "auto|N|threshold:P", requires = "speculate")]
     draft_len: DraftLength,
     /// Write what the answers with drafts did when to this file, for chrome://tracing or ui.perfetto.dev
     #[arg(long, value_name = "FILE", requires = "speculate")]
