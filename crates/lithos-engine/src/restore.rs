@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use lithos_graph::StateKind;
 use lithos_model::text::TokenId;
 
 use crate::backend::{StatePart, StateSizes};
@@ -40,6 +41,9 @@ impl Engine {
 
     /// Has the first slot hold the longest kept prefix of a prompt, or nothing. Returns how many tokens that is.
     pub(crate) fn begin(&mut self, prompt: &[TokenId], reuse: bool) -> Result<usize, EngineError> {
+        if reuse && self.backend.state_sizes().is_none() {
+            return Ok(self.go_on(prompt));
+        }
         if reuse {
             while let Some(point) = self.prefixes.lookup(prompt) {
                 if self.sequence().restore(prompt, &point)? {
@@ -51,6 +55,29 @@ impl Engine {
         }
         self.sequence().reset();
         Ok(0)
+    }
+
+    /// Where states cannot be saved: goes on from what the slot still holds, as far as the prompt begins with it.
+    fn go_on(&mut self, prompt: &[TokenId]) -> usize {
+        let is_recurrent =
+            |id| !matches!(self.graph.value(id).state(), Some(StateKind::KeyValue { .. }));
+        let recurrent = self.graph.states().any(is_recurrent);
+        let slot = &mut self.slots[0];
+        let shared = slot.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        // At least the last token is run again: its logits are needed.
+        let kept = shared.min(prompt.len().saturating_sub(1));
+        // Keys and values can be cut back to any position; a recurrent state cannot.
+        if kept == 0 || (recurrent && kept < slot.tokens.len()) {
+            self.sequence().reset();
+            return 0;
+        }
+        if kept < slot.tokens.len() {
+            slot.tokens.truncate(kept);
+            slot.state_position = kept;
+            slot.cut = slot.cut.min(kept);
+            slot.waiting = Waiting::default();
+        }
+        kept
     }
 }
 

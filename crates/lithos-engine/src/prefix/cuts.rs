@@ -7,8 +7,8 @@ use lithos_model::text::TokenId;
 
 use super::digest::{Digest, after};
 
-/// Tokens between cuts at least, where the chunk does not say more: a cut is kept by itself, and each has a cost.
-const LEAST_SPACING: usize = 256;
+/// Tokens between regular cuts, or a little more where the chunk does not divide them: a prompt that is known computes less than this again.
+const SPACING: usize = 256;
 
 /// A cut in the end of a message leaves passes of this part of the spacing at least.
 const PARTS: usize = 4;
@@ -41,10 +41,10 @@ pub(crate) struct Cut {
 }
 
 impl Cuts {
-    /// Cuts for passes of so many rows.
+    /// Cuts for passes of at most so many rows.
     pub(crate) fn new(chunk: usize, ends: Vec<TokenId>) -> Self {
-        let chunk = chunk.max(1);
-        Cuts { chunk, spacing: LEAST_SPACING.next_multiple_of(chunk), ends }
+        let chunk = chunk.clamp(1, SPACING);
+        Cuts { chunk, spacing: SPACING.next_multiple_of(chunk), ends }
     }
 
     /// How many of the tokens at `position` are in front of the next cut, if it is among or behind them. `last` is the cut before.
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn cuts_are_at_multiples_and_at_ends_of_messages_that_are_not_too_near() {
         let cuts = Cuts::new(512, vec![TokenId(1)]);
-        let mut tokens = vec![TokenId(0); 1200];
-        assert_eq!(ends(&cuts.of(MODEL, &tokens)), [512, 1024]);
-        // 128 tokens on both sides are the least.
-        for (place, cut) in [(126, false), (127, true), (383, true), (384, false), (800, true)] {
+        let mut tokens = vec![TokenId(0); 600];
+        assert_eq!(ends(&cuts.of(MODEL, &tokens)), [256, 512]);
+        // 64 tokens on both sides are the least.
+        for (place, cut) in [(62, false), (63, true), (191, true), (192, false), (400, true)] {
             tokens[place] = TokenId(1);
             let found = ends(&cuts.of(MODEL, &tokens)).contains(&(place + 1));
             assert_eq!(found, cut, "{place}");
@@ -123,7 +123,7 @@ mod tests {
         }
         // A pass of few rows has several to a cut.
         let few = Cuts::new(16, Vec::new());
-        assert_eq!(ends(&few.of(MODEL, &tokens[..600])), [256, 512]);
+        assert_eq!(ends(&few.of(MODEL, &tokens)), [256, 512]);
         assert_eq!(few.rows(0, 0, &tokens), 16);
         assert_eq!(few.rows(0, 20, &tokens), 12);
     }
@@ -133,7 +133,7 @@ mod tests {
         fn a_cut_depends_on_the_tokens_before_it_only(
             tokens in proptest::collection::vec(0_u32..6, 1..3000),
             split in 0_usize..3000,
-            chunk in prop_oneof![Just(16_usize), Just(64), Just(100), Just(512)],
+            chunk in prop_oneof![Just(16_usize), Just(64), Just(100), Just(256), Just(512)],
         ) {
             let tokens: Vec<TokenId> = tokens.into_iter().map(TokenId).collect();
             let cuts = Cuts::new(chunk, vec![TokenId(5)]);

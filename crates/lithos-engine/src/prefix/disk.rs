@@ -107,7 +107,7 @@ impl Disk {
         match read_file(&path, self.quota) {
             Ok(bytes) => match file::read(&bytes, self.model, name) {
                 Ok(payload) => {
-                    self.send(Job::Touch(*name));
+                    self.touch(name);
                     return Some(payload.into());
                 }
                 Err(cause) => self.reject(&path, cause),
@@ -151,6 +151,13 @@ impl Disk {
             self.known.insert(name);
         } else {
             self.counts.waiting.fetch_sub(size, Ordering::Relaxed);
+        }
+    }
+
+    /// A part was used.
+    pub(crate) fn touch(&self, name: &Name) {
+        if self.known.contains(name) {
+            self.send(Job::Touch(*name));
         }
     }
 
@@ -247,7 +254,7 @@ impl Writer {
         let mut found = self.find();
         let mut used: u64 = found.iter().map(|file| file.size).sum();
         if used + more > self.quota {
-            let class = |file: &Found| (file.age.as_secs() + 1).ilog2();
+            let class = |file: &Found| (file.age.as_millis() + 1).ilog2();
             found.sort_by_key(|file| (class(file), file.end));
             let goal = (self.quota - self.quota / FREED_AT_ONCE).saturating_sub(more);
             while used > goal

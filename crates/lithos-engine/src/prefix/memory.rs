@@ -5,7 +5,7 @@
 //! long to compute or that many branches begin with outlives one of equal size that is soon computed again.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::digest::Digest;
@@ -54,7 +54,7 @@ impl Memory {
     /// Changes the budget.
     pub(crate) fn set_budget(&mut self, budget: u64) {
         self.budget = budget;
-        self.shrink();
+        self.make_room(0, &HashSet::new());
     }
 
     /// Bytes in use.
@@ -79,10 +79,25 @@ impl Memory {
         Some(Arc::clone(&kept.bytes))
     }
 
-    /// Keeps a part that saves so many tokens, if it is worth more than what has to go for it.
-    pub(crate) fn insert(&mut self, name: Name, parent: Digest, saves: usize, bytes: Arc<[u8]>) {
+    /// Keeps a part that saves so many tokens. Others go for it, so that a new branch has a chance, but not those of the cuts in front of it:
+    /// the beginning of a branch that is too long as a whole is worth more than its end.
+    pub(crate) fn insert(
+        &mut self,
+        name: Name,
+        before: &[Digest],
+        parent: Digest,
+        saves: usize,
+        bytes: Arc<[u8]>,
+    ) {
         if bytes.len() as u64 > self.budget || self.holds(&name) {
             return;
+        }
+        if self.used + bytes.len() as u64 > self.budget {
+            let mut stay: HashSet<Digest> = before.iter().copied().collect();
+            stay.insert(name.digest);
+            if !self.make_room(bytes.len() as u64, &stay) {
+                return;
+            }
         }
         self.used += bytes.len() as u64;
         if name.part == Part::Keys {
@@ -92,7 +107,6 @@ impl Memory {
         let mut kept = Kept { bytes, parent, end, saves, uses: 0.0, priority: 0.0 };
         kept.use_at(self.clock);
         self.parts.insert(name, kept);
-        self.shrink();
     }
 
     /// Lets go of everything.
@@ -100,9 +114,10 @@ impl Memory {
         *self = Memory { evicted: self.evicted, ..Memory::new(self.budget) };
     }
 
-    fn shrink(&mut self) {
-        while self.used > self.budget {
-            let Some(victim) = self.least_valuable() else { return };
+    /// Returns whether there is room, without letting go of what shall stay.
+    fn make_room(&mut self, more: u64, stay: &HashSet<Digest>) -> bool {
+        while self.used + more > self.budget {
+            let Some(victim) = self.least_valuable(stay) else { return false };
             if let Some(kept) = self.remove(&victim) {
                 self.clock = self.clock.max(kept.priority);
                 self.evicted += 1;
@@ -113,12 +128,14 @@ impl Memory {
                 self.evicted += u64::from(self.remove(&state).is_some());
             }
         }
+        true
     }
 
     /// Keys that others follow are not let go of: those would be of no use.
-    fn least_valuable(&self) -> Option<Name> {
+    fn least_valuable(&self, stay: &HashSet<Digest>) -> Option<Name> {
         let removable = self.parts.iter().filter(|(name, _)| {
-            name.part == Part::State || !self.children.contains_key(&name.digest)
+            (name.part == Part::State || !self.children.contains_key(&name.digest))
+                && !stay.contains(&name.digest)
         });
         // Of equal ones, the deepest.
         let order = |(_, a): &(&Name, &Kept), (_, b): &(&Name, &Kept)| -> Ordering {
@@ -152,7 +169,8 @@ mod tests {
 
     fn keep(memory: &mut Memory, what: &str, parent: &str, saves: usize, bytes: usize) {
         let name = name(what, saves, Part::Keys);
-        memory.insert(name, Digest::of(parent.as_bytes()), saves, vec![0; bytes].into());
+        let parent = Digest::of(parent.as_bytes());
+        memory.insert(name, &[parent], parent, saves, vec![0; bytes].into());
     }
 
     fn held(memory: &Memory, all: &[&str]) -> Vec<bool> {
@@ -185,14 +203,21 @@ mod tests {
         let mut memory = Memory::new(100);
         keep(&mut memory, "trunk", "model", 10, 40);
         let state = name("trunk", 10, Part::State);
-        memory.insert(state, Digest::of(b"model"), 1, vec![0; 10].into());
+        memory.insert(state, &[], Digest::of(b"model"), 1, vec![0; 10].into());
         keep(&mut memory, "leaf", "trunk", 90, 40);
         keep(&mut memory, "other", "model", 90, 20);
         // The state saved least; after it the trunk would be next, but the leaf stands on it.
         assert!(!memory.holds(&state));
         keep(&mut memory, "another", "model", 80, 20);
-        assert!(held(&memory, &["trunk"])[0]);
-        assert!(!held(&memory, &["leaf"])[0] || !held(&memory, &["other"])[0]);
+        assert_eq!(
+            held(&memory, &["trunk", "leaf", "other", "another"]),
+            [true, false, true, true]
+        );
+        // Now nothing does, and what state it has goes with it.
+        memory.insert(state, &[], Digest::of(b"model"), 90, vec![0; 10].into());
+        keep(&mut memory, "large", "model", 10, 60);
+        assert_eq!(held(&memory, &["trunk", "other", "another"]), [false, true, true]);
+        assert!(!memory.holds(&state));
         memory.set_budget(0);
         assert_eq!((memory.used(), memory.parts.len(), memory.children.len()), (0, 0, 0));
     }
@@ -203,5 +228,8 @@ mod tests {
         keep(&mut memory, "small", "model", 1, 10);
         keep(&mut memory, "large", "model", 1000, 11);
         assert_eq!(held(&memory, &["small", "large"]), [true, false]);
+        // Nor is the end of a branch, in place of its beginning.
+        keep(&mut memory, "end", "small", 1000, 10);
+        assert_eq!(held(&memory, &["small", "end"]), [true, false]);
     }
 }

@@ -273,7 +273,14 @@ impl PrefixStore {
         let name = cut.name(part);
         if let Some(disk) = self.disk.as_mut().filter(|_| is_new) {
             disk.write(name, bytes);
+            if index + 1 == path.len() && part == Part::State {
+                // What a prompt stands on is as new as the prompt.
+                for cut in path {
+                    [Part::State, Part::Keys].map(|part| disk.touch(&cut.name(part)));
+                }
+            }
         }
-        self.memory.insert(name, cut.parent, saves, Arc::clone(bytes));
+        let before: Vec<Digest> = path[..index].iter().map(|cut| cut.digest).collect();
+        self.memory.insert(name, &before, cut.parent, saves, Arc::clone(bytes));
     }
 }
