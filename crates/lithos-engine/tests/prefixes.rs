@@ -7,6 +7,7 @@ mod with_text;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lithos_engine::{
     BackendKind, Draft, Engine, EngineError, EngineOptions, Fusion, PrefixDisk, PrefixOptions,
@@ -22,8 +23,8 @@ use with_text::model_with_text;
 /// Ends a message in the models of these tests.
 const END: TokenId = TokenId(7);
 
-/// Regular cuts are this far apart.
-const SPACING: usize = 256;
+/// Cuts are less than this far apart: a fourth more than the regular ones.
+const SPACING: usize = 320;
 
 const FAMILIES: [&str; 5] =
     ["tiny_llama3", "tiny_qwen3", "tiny_qwen35", "tiny_qwen35_bf16", "tiny_qwen35_moe"];
@@ -275,7 +276,8 @@ fn files(of: &Path) -> Vec<PathBuf> {
     let entries = |of: &Path| -> Vec<PathBuf> {
         fs::read_dir(of).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
     };
-    let mut all: Vec<PathBuf> = entries(of).iter().flat_map(|folder| entries(folder)).collect();
+    let models = entries(of).into_iter().filter(|path| path.is_dir());
+    let mut all: Vec<PathBuf> = models.flat_map(|folder| entries(&folder)).collect();
     all.sort();
     all
 }
@@ -398,25 +400,29 @@ fn files_stay_within_their_quota_and_others_are_left_alone() {
     let kept = TempDir::new().expect("a folder");
     let note = kept.path().join("note.txt");
     fs::write(&note, "not ours").expect("writes");
-    let quota = 4 << 20;
     let mut random = StdRng::seed_from_u64(70);
-    let mut engine = keeping(model.path(), kept.path(), quota);
-    for _ in 0..10 {
-        let prompt = tokens(&mut random, 1200, 500);
-        answer(&mut engine, &prompt, true);
+    let prompts: Vec<_> = (0..6).map(|_| tokens(&mut random, 1200, 500)).collect();
+    let size = |file: PathBuf| fs::metadata(file).expect("is there").len();
+    let bytes = || files(kept.path()).into_iter().map(size).sum::<u64>();
+    let mut quota = 1 << 30;
+    for prompt in &prompts {
+        // Hours pass before the next.
+        for file in files(kept.path()) {
+            let file = fs::File::options().append(true).open(file).expect("opens");
+            let modified = file.metadata().expect("has").modified().expect("is known");
+            file.set_modified(modified - Duration::from_secs(7200)).expect("is set");
+        }
+        answer(&mut keeping(model.path(), kept.path(), quota), prompt, true);
+        assert!(bytes() <= quota);
+        // Two have room, and not three.
+        quota = quota.min(bytes() * 5 / 2);
     }
-    drop(engine);
-    fs::remove_file(&note).expect("it is still there");
-    let all = files(kept.path());
-    let bytes: u64 = all.iter().map(|file| fs::metadata(file).expect("is there").len()).sum();
-    assert!(bytes <= quota && bytes > quota / 2, "{bytes}");
-    // What was asked last is there.
+    assert!(note.exists());
     let mut again = keeping(model.path(), kept.path(), quota);
-    assert_eq!(again.prefixes().disk_bytes, bytes);
-    let mut random = StdRng::seed_from_u64(70);
-    let prompts: Vec<_> = (0..10).map(|_| tokens(&mut random, 1200, 500)).collect();
-    assert!(answer(&mut again, &prompts[9], true).1 > 0);
-    assert_eq!(answer(&mut again, &prompts[0], true).1, 0);
+    assert_eq!(again.prefixes().disk_bytes, bytes());
+    let reused: Vec<usize> =
+        prompts.iter().rev().map(|prompt| answer(&mut again, prompt, true).1).collect();
+    assert!(reused[0] + SPACING >= 1200 && reused[4..] == [0, 0], "{reused:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::digest::{Digest, after};
 /// Tokens between regular cuts, or a little more where the chunk does not divide them: a prompt that is known computes less than this again.
 const SPACING: usize = 256;
 
-/// A cut in the end of a message leaves passes of this part of the spacing at least.
+/// Between any two cuts there is this part of the spacing at least: each has a cost.
 const PARTS: usize = 4;
 
 /// Every how many regular cuts a recurrent state is kept that takes more memory than keys and values.
@@ -21,7 +21,7 @@ const STATES_APART: usize = 4;
 pub(crate) struct Cuts {
     /// Rows of a pass.
     chunk: usize,
-    /// Positions that are multiples of this are cuts.
+    /// Positions that are multiples of this are cuts, where there is none just before.
     spacing: usize,
     /// Tokens that end a message.
     ends: Vec<TokenId>,
@@ -52,11 +52,8 @@ impl Cuts {
         let least = self.spacing / PARTS;
         let ends_here = |index: usize| {
             let end = position + index + 1;
-            let within = end % self.spacing;
-            within == 0
-                || (end >= last + least
-                    && within + least <= self.spacing
-                    && self.ends.contains(&tokens[index]))
+            end >= last + least
+                && (end % self.spacing == 0 || self.ends.contains(&tokens[index]))
         };
         (0..tokens.len()).find(|index| ends_here(*index)).map(|index| index + 1)
     }
@@ -114,11 +111,16 @@ mod tests {
         let cuts = Cuts::new(512, vec![TokenId(1)]);
         let mut tokens = vec![TokenId(0); 600];
         assert_eq!(ends(&cuts.of(MODEL, &tokens)), [256, 512]);
-        // 64 tokens on both sides are the least.
-        for (place, cut) in [(62, false), (63, true), (191, true), (192, false), (400, true)] {
+        // 64 tokens between them are the least.
+        for (place, wanted) in [
+            (62, vec![256, 512]),
+            (63, vec![64, 256, 512]),
+            (191, vec![192, 256, 512]),
+            (192, vec![193, 512]),
+            (400, vec![256, 401, 512]),
+        ] {
             tokens[place] = TokenId(1);
-            let found = ends(&cuts.of(MODEL, &tokens)).contains(&(place + 1));
-            assert_eq!(found, cut, "{place}");
+            assert_eq!(ends(&cuts.of(MODEL, &tokens)), wanted);
             tokens[place] = TokenId(0);
         }
         // A pass of few rows has several to a cut.

@@ -23,6 +23,9 @@ const MOST_WAITING_BYTES: u64 = 256 << 20;
 /// Part of the quota that is freed beyond what is needed, so that not every file has to look through the folder.
 const FREED_AT_ONCE: u64 = 16;
 
+/// Seconds that make no difference between the ages of files: a prompt's own are written one after the other.
+const SAME_AGE: u64 = 60;
+
 /// How old a file that is being written must be for its writer to be gone.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -254,7 +257,7 @@ impl Writer {
         let mut found = self.find();
         let mut used: u64 = found.iter().map(|file| file.size).sum();
         if used + more > self.quota {
-            let class = |file: &Found| (file.age.as_millis() + 1).ilog2();
+            let class = |file: &Found| (file.age.as_secs() / SAME_AGE + 1).ilog2();
             found.sort_by_key(|file| (class(file), file.end));
             let goal = (self.quota - self.quota / FREED_AT_ONCE).saturating_sub(more);
             while used > goal

@@ -276,7 +276,8 @@ impl PrefixStore {
             if index + 1 == path.len() && part == Part::State {
                 // What a prompt stands on is as new as the prompt.
                 for cut in path {
-                    [Part::State, Part::Keys].map(|part| disk.touch(&cut.name(part)));
+                    disk.touch(&cut.name(Part::State));
+                    disk.touch(&cut.name(Part::Keys));
                 }
             }
         }
