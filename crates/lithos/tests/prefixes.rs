@@ -69,35 +69,73 @@ fn metric(served: &Served, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("{name} in {metrics}")).parse().unwrap()
 }
 
-#[test]
-fn ac_03_04_55_a_prefix_is_read_once_also_after_the_server_was_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut served = serve(folder.path());
-    let mut messages = json!([
+fn first_turn() -> Value {
+    json!([
         {"role": "system", "content": instructions()},
         {"role": "user", "content": "What is a bicycle?"},
-    ]);
+    ])
+}
+
+/// The next turn, after an answer.
+fn next_turn(before: &Value, answer: &str, question: &str) -> Value {
+    let mut messages = before.clone();
+    let turns = messages.as_array_mut().unwrap();
+    turns.push(json!({"role": "assistant", "content": answer}));
+    turns.push(json!({"role": "user", "content": question}));
+    messages
+}
+
+#[test]
+fn ac_03_04_07_08_turns_share_what_they_begin_with() {
+    let served = Served::start(command().args(["serve", "--port", "0"]));
+    let messages = first_turn();
     let first = ask(&served, &messages);
     assert!(first.prompt > 2000, "{}", first.prompt);
     assert_eq!(first.cached, 0);
+    // Another question after the same instructions.
+    let mut other = messages.clone();
+    other[1]["content"] = "What is a boat?".into();
+    let fanned = ask(&served, &other);
+    assert!(fanned.prompt - fanned.cached < 400, "{} of {}", fanned.cached, fanned.prompt);
+    // A title in between.
+    let title = json!([
+        {"role": "system", "content": "Write a title of three words."},
+        {"role": "user", "content": instructions()},
+    ]);
+    assert_eq!(ask(&served, &title).cached, 0);
     // The second turn reads its new end only.
-    let turns = messages.as_array_mut().unwrap();
-    turns.push(json!({"role": "assistant", "content": first.text}));
-    turns.push(json!({"role": "user", "content": "And what is a boat?"}));
-    let second = ask(&served, &messages);
+    let turn = next_turn(&messages, &first.text, "And what is a train?");
+    let second = ask(&served, &turn);
     let new = second.prompt - second.cached;
-    assert!(second.cached > 0 && new < second.prompt - first.prompt + 100, "{new} were read");
-    assert_eq!(metric(&served, "lithos_prefix_hits_total"), 1.0);
-    assert_eq!(metric(&served, "lithos_prefix_tokens_saved_total"), second.cached as f64);
+    assert!(new < second.prompt - first.prompt + 100, "{new} were read");
+    // Its question is edited.
+    let edited = ask(&served, &next_turn(&messages, &first.text, "And what is a river?"));
+    assert!(edited.cached >= second.cached, "{} and {}", edited.cached, second.cached);
+    assert_eq!(metric(&served, "lithos_prefix_hits_total"), 3.0);
+    let saved = (fanned.cached + second.cached + edited.cached) as f64;
+    assert_eq!(metric(&served, "lithos_prefix_tokens_saved_total"), saved);
     assert!(metric(&served, "lithos_prefix_memory_bytes") > 0.0);
+    // Nothing of it changes an answer.
+    let afresh = Served::start(command().args(["serve", "--port", "0", "--prefix-memory", "0"]));
+    let plain = ask(&afresh, &turn);
+    assert_eq!((plain.cached, plain.text), (0, second.text));
+}
+
+#[test]
+fn ac_09_what_was_read_outlives_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = serve(folder.path());
+    let turn = next_turn(&first_turn(), "It has two wheels.", "And what is a boat?");
+    let first = ask(&served, &turn);
+    assert_eq!(first.cached, 0);
     written(folder.path());
     served.child.kill().unwrap();
     served.child.wait().unwrap();
     drop(served);
     // The same request once more.
     let served = serve(folder.path());
-    let again = ask(&served, &messages);
-    assert_eq!((&again.text, again.prompt), (&second.text, second.prompt));
+    let again = ask(&served, &turn);
+    assert_eq!((&again.text, again.prompt), (&first.text, first.prompt));
     assert!(again.cached * 100 >= again.prompt * 95, "{} of {}", again.cached, again.prompt);
     assert_eq!(metric(&served, "lithos_prefix_disk_hits_total"), 1.0);
     drop(served);
@@ -109,8 +147,8 @@ fn ac_03_04_55_a_prefix_is_read_once_also_after_the_server_was_killed() {
         fs::write(&file, bytes).unwrap();
     }
     let served = serve(folder.path());
-    let afresh = ask(&served, &messages);
-    assert_eq!((afresh.cached, &afresh.text), (0, &second.text));
+    let afresh = ask(&served, &turn);
+    assert_eq!((afresh.cached, &afresh.text), (0, &first.text));
     assert!(metric(&served, "lithos_prefix_files_rejected_total") > 0.0);
     let (_, log) = served.end();
     assert!(log.contains("a kept prefix is not used, and removed"), "{log}");
