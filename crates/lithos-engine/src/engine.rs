@@ -26,6 +26,7 @@ use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
 use crate::pass_costs::PassCosts;
 use crate::passes::PassTimes;
+use crate::prefix::{Cuts, PrefixStore};
 use crate::sequence::{Sequence, Slot};
 use crate::speculation::{Speculator, Trained};
 use crate::text_side::TextSide;
@@ -38,13 +39,19 @@ const DEFAULT_CONTEXT: usize = 65_536;
 /// Part of the available memory that a default context may take.
 const DEFAULT_CONTEXT_SHARE: u64 = 2;
 
+/// Part of the available memory that kept prefixes may take, and bytes at most, unless asked otherwise.
+const PREFIX_SHARE: u64 = 8;
+const MOST_PREFIX_MEMORY: u64 = 4 << 30;
+
+/// The same where the system does not say what is available.
+const BLIND_PREFIX_MEMORY: u64 = 256 << 20;
+
 /// One model on one backend.
 pub struct Engine {
     name: String,
     architecture: String,
     parameters: u64,
     vocabulary: usize,
-    pub(crate) recurrent: bool,
     context: usize,
     most_context: usize,
     kind: BackendKind,
@@ -71,6 +78,9 @@ pub struct Engine {
     /// The norms of the model's multi-token prediction layer, where that drafts.
     pub(crate) further: Option<FurtherNorms>,
     pub(crate) trace: Trace,
+    pub(crate) prefixes: PrefixStore,
+    pub(crate) checkpoint: Arc<Checkpoint>,
+    pub(crate) graph: Graph,
 }
 
 /// Bytes in memory.
@@ -178,14 +188,12 @@ impl Engine {
             }
         };
         let (pages, tokens_per_page) = backend.pages();
-        let is_recurrent =
-            |id| !matches!(graph.value(id).state(), Some(StateKind::KeyValue { .. }));
+        let prefixes = prefix_store(backend.as_ref(), &text);
         let mut engine = Engine {
             name,
             architecture: graph.architecture.clone(),
             parameters,
             vocabulary: graph.limits.vocabulary,
-            recurrent: graph.states().any(is_recurrent),
             context,
             most_context: graph.limits.context,
             kind: options.backend,
@@ -210,6 +218,9 @@ impl Engine {
             draft_head,
             further,
             trace: Trace::default(),
+            prefixes,
+            checkpoint,
+            graph,
         };
         engine.know_pass_costs()?;
         Ok(engine)
@@ -276,6 +287,7 @@ impl Engine {
         self.backend.set_fusion(fusion)?;
         self.options.fusion = fusion;
         self.pass_costs = None;
+        self.prefixes.forget();
         Ok(())
     }
 
@@ -352,6 +364,18 @@ fn own_drafter(
 /// Whether a backend runs a pass over a drafter's block.
 fn runs_drafters(backend: BackendKind) -> bool {
     backend != BackendKind::Interpreter
+}
+
+/// A store for prefixes, which has room where the backend can save states.
+fn prefix_store(backend: &dyn Backend, text: &Result<TextSide, String>) -> PrefixStore {
+    if backend.state_sizes().is_none() {
+        return PrefixStore::new(Cuts::new(backend.chunk(), Vec::new()), 0);
+    }
+    let ends = text.as_ref().map_or(Vec::new(), TextSide::ends);
+    let budget = memory::available().map_or(BLIND_PREFIX_MEMORY, |available| {
+        (available / PREFIX_SHARE).min(MOST_PREFIX_MEMORY)
+    });
+    PrefixStore::new(Cuts::new(backend.chunk(), ends), budget)
 }
 
 /// What [`BackendKind::Auto`] comes to for a model whose weights take so many bytes, and why, in one line.

@@ -7,6 +7,7 @@ use lithos_model::text::TokenId;
 
 use crate::drafters::Distribution;
 use crate::output::Output;
+use crate::prefix::Cut;
 use crate::request::{Completion, Event, FinishReason, Request, Timings};
 use crate::sampling::Sampler;
 use crate::speculation::Speculation;
@@ -24,8 +25,12 @@ pub(crate) struct Generation {
     pub(crate) sampler: Sampler,
     pub(crate) output: Output,
     pub(crate) stage: Stage,
-    /// Prompt tokens that the slot had taken in already.
+    /// Prompt tokens that were not taken in again.
     pub(crate) reused: usize,
+    /// Where prefixes of the prompt may be kept; empty where they are not to be.
+    pub(crate) path: Vec<Cut>,
+    /// The first position whose keys and values may have been written since the cut before.
+    pub(crate) unwritten: usize,
     pub(crate) started: Instant,
     /// From the start to the first token, once there is one.
     pub(crate) prefill: Option<Duration>,

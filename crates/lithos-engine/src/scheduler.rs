@@ -11,7 +11,6 @@ use lithos_constraint::Constraint;
 use crate::drafters::Proposals;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::further::Waiting;
 use crate::generation::{Generation, GenerationId, OnEvent, Stage};
 use crate::output::Output;
 use crate::request::{Completion, Event, FinishReason, Request};
@@ -65,12 +64,17 @@ impl Engine {
         let output = Output::new(self.text()?, &request);
         let limit = self.check(&request)?;
         self.know_pass_costs()?;
-        let (slot, reused) = self.begin(&request)?;
+        let Some(slot) = self.free_slot_for(&request.prompt, request.reuse) else {
+            return Err(EngineError::Busy { slots: self.slots() });
+        };
+        let reused = self.begin(slot, &request.prompt, request.reuse)?;
         let prompt = &request.prompt[reused..];
         if let Err(error) = Sequence::new(self, slot).make_room(prompt) {
             Sequence::new(self, slot).reset();
             return Err(error);
         }
+        let path = if request.reuse { self.prefixes.path(&request.prompt) } else { Vec::new() };
+        let unwritten = Sequence::new(self, slot).unwritten();
         let walk = request.constraint.as_ref().map(Constraint::begin);
         let sampler = Sampler::new(request.sampling.clone(), &request.prompt).constrained(walk);
         self.admitted += 1;
@@ -82,6 +86,8 @@ impl Engine {
             output,
             stage: Stage::Prefill { done: reused, turn: 0 },
             reused,
+            path,
+            unwritten,
             started: Instant::now(),
             prefill: None,
             host_chooses: false,
@@ -150,40 +156,6 @@ impl Engine {
         Ok(request.max_tokens.map_or(room, |most| most.min(room)))
     }
 
-    /// Chooses a free slot and empties it, or keeps what the prompt begins with. Returns it, and how many tokens were kept.
-    fn begin(&mut self, request: &Request) -> Result<(usize, usize), EngineError> {
-        let free = (0..self.slots.len()).filter(|slot| self.live[*slot].is_none());
-        // Of those of which nothing can be kept, the one that loses least.
-        let best = free
-            .map(|slot| (slot, self.kept(slot, request)))
-            .max_by_key(|(slot, kept)| (*kept, std::cmp::Reverse(self.slots[*slot].tokens.len())));
-        let Some((slot, kept)) = best else {
-            return Err(EngineError::Busy { slots: self.slots() });
-        };
-        if kept == 0 {
-            Sequence::new(self, slot).reset();
-        } else if kept < self.slots[slot].tokens.len() {
-            let slot = &mut self.slots[slot];
-            slot.tokens.truncate(kept);
-            slot.state_position = kept;
-            slot.waiting = Waiting::default();
-        }
-        Ok((slot, kept))
-    }
-
-    /// How many of the tokens that a slot has taken in can be kept for a request.
-    fn kept(&self, slot: usize, request: &Request) -> usize {
-        if !request.reuse {
-            return 0;
-        }
-        let tokens = &self.slots[slot].tokens;
-        let shared = tokens.iter().zip(&request.prompt).take_while(|(a, b)| a == b).count();
-        // At least the last token is run again: its logits are needed.
-        let kept = shared.min(request.prompt.len() - 1);
-        // Keys and values can be cut back to any position; a recurrent state cannot.
-        if kept == tokens.len() || !self.recurrent { kept } else { 0 }
-    }
-
     /// Ends what was cancelled while its prompt was taken in.
     fn end_cancelled(&mut self, on_event: &mut OnEvent<'_>) -> Vec<Ended> {
         let mut ended = Vec::new();
@@ -237,7 +209,7 @@ impl Engine {
         }
         let began = Instant::now();
         let mut sequence = Sequence::new(self, slot);
-        let chunk = sequence.next_chunk(total - done);
+        let chunk = sequence.next_chunk(&generation.request.prompt[done..]);
         sequence.prefill_chunk(&generation.request.prompt[done..done + chunk])?;
         let done = done + chunk;
         let mut first = None;
@@ -247,6 +219,9 @@ impl Engine {
                 first = Some(generation.choose(logits, None, on_event));
             };
             sequence.visit_rows(0, chunk, chunk - 1, &mut choose)?;
+        }
+        if sequence.keep(&generation.path, generation.unwritten)? {
+            generation.unwritten = sequence.unwritten();
         }
         self.trace.since("prefill", began, chunk);
         on_event(generation.id, Event::Prefill { done, total });

@@ -1,8 +1,8 @@
 //! The engine as a model that answers conversations.
 
 use lithos_engine::{
-    Constraint, Engine, EngineError, Event, Form, GenerationId, Grammars, Request, Sampling,
-    TokenId,
+    Constraint, Engine, EngineError, Event, Form, GenerationId, Grammars, PrefixCounts, Request,
+    Sampling, TokenId,
 };
 use lithos_model::text::{Detokenizer, TemplateOptions, Text, TextError};
 use lithos_protocol::tools::CallSyntax;
@@ -41,6 +41,10 @@ impl TextModel for Engine {
 
     fn default_sampling(&self) -> Sampling {
         Engine::default_sampling(self)
+    }
+
+    fn prefixes(&self) -> Option<PrefixCounts> {
+        Some(Engine::prefixes(self))
     }
 
     fn resources(&self) -> Resources {

@@ -1,7 +1,7 @@
 //! What the server needs of a model.
 
 use lithos_engine::{
-    Completion, Constraint, EngineError, Event, GenerationId, Request, Sampling, TokenId,
+    Completion, Constraint, EngineError, Event, GenerationId, PrefixCounts, Request, Sampling, TokenId,
 };
 use lithos_protocol::tools::CallSyntax;
 use lithos_protocol::{AnswerForm, ApiError, Conversation};
@@ -57,6 +57,11 @@ pub trait TextModel: Send + 'static {
 
     /// How tokens are chosen where a request does not say.
     fn default_sampling(&self) -> Sampling;
+
+    /// What became of prefixes that it keeps, if it keeps any.
+    fn prefixes(&self) -> Option<PrefixCounts> {
+        None
+    }
 
     /// What it takes of the machine.
     fn resources(&self) -> Resources {

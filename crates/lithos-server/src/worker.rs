@@ -87,6 +87,9 @@ fn work(
                     let Some(Running { job, .. }) = running.remove(&id) else { continue };
                     let last = completion.map_err(ApiError::from).and_then(|completion| {
                         metrics.completed(&completion);
+                        if let Some(counts) = model.prefixes() {
+                            metrics.prefixes(counts);
+                        }
                         last_event(prompts, &job, completion)
                     });
                     end(&job, last.unwrap_or_else(JobEvent::Failed));

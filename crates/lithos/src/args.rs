@@ -25,6 +25,7 @@ use crate::commands::score::ScoreArgs;
 use crate::commands::serve::ServeArgs;
 use crate::draft_source::DraftSource;
 use crate::model::{self, Given, Opened};
+use crate::prefix_args::PrefixArgs;
 
 /// Run language models on this machine
 #[derive(Parser)]
@@ -107,6 +108,9 @@ pub struct ModelArgs {
     /// What is drafted.
     #[command(flatten)]
     pub drafts: DraftArgs,
+    /// Where prefixes are kept.
+    #[command(flatten)]
+    pub prefixes: PrefixArgs,
 }
 
 /// What is drafted. It changes how many passes a text takes.
@@ -218,12 +222,23 @@ impl ModelArgs {
         }
     }
 
-    /// Opens the model, with the drafter that was named.
+    /// Opens the model, with the drafter and the place for prefixes that were named.
     ///
     /// # Errors
-    /// As [`model::open`].
+    /// As [`model::open`]; or if prefixes cannot be kept there.
     pub fn open(&self, model: Given<'_>) -> anyhow::Result<Opened> {
-        model::open(model, self.drafts.draft.path(), self.options())
+        self.open_with_slots(model, 1)
+    }
+
+    /// The same, for so many generations side by side at most.
+    ///
+    /// # Errors
+    /// As [`ModelArgs::open`].
+    pub fn open_with_slots(&self, model: Given<'_>, slots: usize) -> anyhow::Result<Opened> {
+        let options = EngineOptions { slots, ..self.options() };
+        let mut opened = model::open(model, self.drafts.draft.path(), options)?;
+        opened.engine.keep_prefixes(&self.prefixes.options())?;
+        Ok(opened)
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{Context, anyhow};
-use lithos_engine::{Engine, EngineOptions};
+use lithos_engine::Engine;
 use lithos_server::ServerOptions;
 use tokio::runtime::{Builder, Runtime};
 
@@ -19,8 +19,7 @@ pub const SLOTS: usize = 4;
 /// # Errors
 /// One line that names the file and the cause; also for a model without tokenizer or chat template.
 pub fn open(model: Given<'_>, args: &ModelArgs, slots: usize) -> anyhow::Result<Engine> {
-    let options = EngineOptions { slots, ..args.options() };
-    let engine = model::open(model, args.drafts.draft.path(), options)?.engine;
+    let engine = args.open_with_slots(model, slots)?.engine;
     engine.text()?.template()?;
     Ok(engine)
 }
