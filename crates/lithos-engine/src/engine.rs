@@ -367,11 +367,11 @@ fn runs_drafters(backend: BackendKind) -> bool {
 }
 
 /// A store for prefixes, which has room where the backend can save states.
-fn prefix_store(backend: &dyn Backend, text: &Result<TextSide, String>) -> PrefixStore {
+fn prefix_store(backend: &dyn Backend, text: &Result<Text, String>) -> PrefixStore {
     if backend.state_sizes().is_none() {
         return PrefixStore::new(Cuts::new(backend.chunk(), Vec::new()), 0);
     }
-    let ends = text.as_ref().map_or(Vec::new(), TextSide::ends);
+    let ends = text.as_ref().map_or(Vec::new(), |text| text.defaults().eos_token_ids.clone());
     let budget = memory::available().map_or(BLIND_PREFIX_MEMORY, |available| {
         (available / PREFIX_SHARE).min(MOST_PREFIX_MEMORY)
     });

@@ -1,7 +1,7 @@
 //! The text side of a model: tokenizer, template, defaults, and the forms that answers can have.
 
 use lithos_constraint::{Constraint, Form, Grammars};
-use lithos_model::text::{Text, TokenId};
+use lithos_model::text::Text;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -19,13 +19,6 @@ impl TextSide {
         let ends = text.defaults().eos_token_ids.clone();
         let grammars = Grammars::new(text.tokenizer().clone(), vocabulary, ends);
         TextSide { text, grammars }
-    }
-}
-
-impl TextSide {
-    /// Tokens that end a message.
-    pub(crate) fn ends(&self) -> Vec<TokenId> {
-        self.text.defaults().eos_token_ids.clone()
     }
 }
 

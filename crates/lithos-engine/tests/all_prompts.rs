@@ -1,7 +1,7 @@
 //! Greedy answers of the built-in model to `bench/prompts` are the same with every drafter and length rule as without drafts.
 //!
 //! The usual run takes one prompt of each kind and few tokens. All prompts with 512 tokens take minutes for each kind:
-//! `cargo test -p lithos-engine --test all_prompts -- --ignored`.
+//! `LITHOS_ALL_PROMPTS=1 cargo test -p lithos-engine --test all_prompts`.
 
 mod support;
 
@@ -62,44 +62,12 @@ fn compare(kind: &str, count: usize, tokens: usize) -> u64 {
 }
 
 #[test]
-fn some_answers_are_those_without_drafts() {
+fn answers_are_those_without_drafts() {
+    let (count, tokens) = match std::env::var_os("LITHOS_ALL_PROMPTS") {
+        Some(_) => (usize::MAX, 512),
+        None => (1, 40),
+    };
     for kind in ["code", "code-edit", "math", "chat", "prose", "tool-use"] {
-        assert!(compare(kind, 1, 40) > 0, "{kind}: something was drafted and right");
+        assert!(compare(kind, count, tokens) > 0, "{kind}: something was drafted and right");
     }
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn answers_to_code_are_those_without_drafts() {
-    assert!(compare("code", usize::MAX, 512) > 0);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn answers_to_code_edits_are_those_without_drafts() {
-    assert!(compare("code-edit", usize::MAX, 512) > 0);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn answers_to_mathematics_are_those_without_drafts() {
-    assert!(compare("math", usize::MAX, 512) > 0);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn answers_in_chats_are_those_without_drafts() {
-    assert!(compare("chat", usize::MAX, 512) > 0);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn answers_in_prose_are_those_without_drafts() {
-    assert!(compare("prose", usize::MAX, 512) > 0);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn answers_with_tools_are_those_without_drafts() {
-    assert!(compare("tool-use", usize::MAX, 512) > 0);
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use lithos_emulator::EmulatorError;
 use lithos_engine::{
     BackendKind, Completion, Draft, DraftLength, Engine, EngineError, EngineOptions, Event,
-    FinishReason, Fusion, GenerationId, Request, Sampling, TokenId,
+    FinishReason, Form, Fusion, GenerationId, Request, Sampling, TokenId,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -108,6 +108,37 @@ fn drafts_share_passes_and_change_nothing() {
             let options = EngineOptions { draft, draft_length, ..with_slots(4) };
             check(options, &requests(10, 7), 7);
         }
+    }
+}
+
+#[test]
+fn drafts_forms_and_kept_prefixes_together_change_nothing() {
+    let options =
+        EngineOptions { draft: Draft::Dspark, draft_length: DraftLength::Auto, ..with_slots(4) };
+    let mut engine = built_in(options);
+    let schema = r#"{"type": "object", "properties": {"sea": {"type": "string", "maxLength": 12},
+        "deep": {"type": "boolean"}}, "required": ["sea", "deep"]}"#;
+    let form = Form::JsonSchema(serde_json::from_str(schema).expect("is JSON"));
+    let mut all = requests(12, 21);
+    let base: Vec<TokenId> = all[3].prompt.iter().copied().cycle().take(300).collect();
+    for (index, request) in all.iter_mut().enumerate() {
+        // Three branches of one beginning, at places that no chunk ends at.
+        request.prompt = [&base[..300 - index % 3 * 70], &request.prompt].concat();
+        request.sampling = Sampling::greedy();
+        if index % 4 == 1 {
+            request.constraint = Some(engine.constraint(&form).expect("compiles"));
+            request.stop = Vec::new();
+        }
+    }
+    let shared = together(&mut engine, &all, 21);
+    let reused: usize = shared.iter().map(|(completion, _)| completion.reused_tokens).sum();
+    assert!(reused > 500, "{reused} tokens of kept prefixes");
+    let accepted: u64 =
+        shared.iter().filter_map(|(completion, _)| Some(completion.speculation.as_ref()?.accepted)).sum();
+    assert!(accepted > 0, "drafts were accepted");
+    let mut single = built_in(EngineOptions { slots: 1, draft: Draft::None, ..options });
+    for (index, (request, (completion, _))) in all.iter().zip(shared).enumerate() {
+        assert_eq!(completion.tokens, alone(&mut single, request).tokens, "request {index}");
     }
 }
 

@@ -91,14 +91,31 @@ impl PrefixMetrics {
         PrefixMetrics {
             lookups: all.plain("prefix_lookups", "Prompts that kept prefixes were looked up for"),
             hits: all.plain("prefix_hits", "Prompts that went on from a kept prefix"),
-            disk_hits: all.plain("prefix_disk_hits", "Of those, prompts whose prefix came from disk, at least in part"),
-            tokens_saved: all.plain("prefix_tokens_saved", "Tokens of prompts that were taken from kept prefixes"),
+            disk_hits: all.plain(
+                "prefix_disk_hits",
+                "Of those, prompts whose prefix came from disk, at least in part",
+            ),
+            tokens_saved: all.plain(
+                "prefix_tokens_saved",
+                "Tokens of prompts that were taken from kept prefixes",
+            ),
             memory: all.now("prefix_memory", "Memory of kept prefixes", Unit::Bytes),
-            memory_budget: all.now("prefix_memory_budget", "Memory that kept prefixes may take", Unit::Bytes),
-            memory_evictions: all.plain("prefix_memory_evictions", "Parts of prefixes that memory let go of"),
-            disk: all.now("prefix_disk", "Files of kept prefixes, of all models in the directory", Unit::Bytes),
-            disk_evictions: all.plain("prefix_disk_evictions", "Files of prefixes that went to make room"),
-            rejected: all.plain("prefix_files_rejected", "Files of prefixes that were corrupt or foreign"),
+            memory_budget: all.now(
+                "prefix_memory_budget",
+                "Memory that kept prefixes may take",
+                Unit::Bytes,
+            ),
+            memory_evictions: all
+                .plain("prefix_memory_evictions", "Parts of prefixes that memory let go of"),
+            disk: all.now(
+                "prefix_disk",
+                "Files of kept prefixes, of all models in the directory",
+                Unit::Bytes,
+            ),
+            disk_evictions: all
+                .plain("prefix_disk_evictions", "Files of prefixes that went to make room"),
+            rejected: all
+                .plain("prefix_files_rejected", "Files of prefixes that were corrupt or foreign"),
         }
     }
 

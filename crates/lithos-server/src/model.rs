@@ -1,7 +1,8 @@
 //! What the server needs of a model.
 
 use lithos_engine::{
-    Completion, Constraint, EngineError, Event, GenerationId, PrefixCounts, Request, Sampling, TokenId,
+    Completion, Constraint, EngineError, Event, GenerationId, PrefixCounts, Request, Sampling,
+    TokenId,
 };
 use lithos_protocol::tools::CallSyntax;
 use lithos_protocol::{AnswerForm, ApiError, Conversation};

@@ -9,7 +9,9 @@ use crate::args::model_path;
 
 /// Where prefixes are kept.
 #[derive(Args)]
-#[command(next_help_heading = "Prefixes (what prompts have in common is read once; answers stay the same)")]
+#[command(
+    next_help_heading = "Prefixes (what prompts have in common is read once; answers stay the same)"
+)]
 pub struct PrefixArgs {
     /// Memory for what was read of earlier prompts, such as 512M or 2G; 0 for none [default: an eighth of what is free, at most
     /// 4G]

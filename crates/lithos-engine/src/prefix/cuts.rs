@@ -52,8 +52,7 @@ impl Cuts {
         let least = self.spacing / PARTS;
         let ends_here = |index: usize| {
             let end = position + index + 1;
-            end >= last + least
-                && (end % self.spacing == 0 || self.ends.contains(&tokens[index]))
+            end >= last + least && (end % self.spacing == 0 || self.ends.contains(&tokens[index]))
         };
         (0..tokens.len()).find(|index| ends_here(*index)).map(|index| index + 1)
     }
