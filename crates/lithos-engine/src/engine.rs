@@ -9,7 +9,7 @@ use lithos_format::Checkpoint;
 use lithos_graph::{Graph, StateKind};
 use lithos_model::dspark::{self, DraftHead};
 use lithos_model::mtp::{self, FurtherNorms};
-use lithos_model::text::{Detokenizer, Text, TokenId};
+use lithos_model::text::{Text, TokenId};
 use lithos_model::{Model, ModelError};
 
 use crate::backend::Backend;
@@ -24,6 +24,7 @@ use crate::error::EngineError;
 use crate::further::Waiting;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
+use crate::output::Output;
 use crate::pages::PagePool;
 use crate::pass_costs::PassCosts;
 use crate::passes::PassTimes;
@@ -31,7 +32,6 @@ use crate::request::{Completion, Event, FinishReason, Request, Timings};
 use crate::sampling::{Sampler, Sampling};
 use crate::sequence::{Sequence, Slot};
 use crate::speculation::{Speculation, Speculator, Trained};
-use crate::stop::StopTexts;
 use crate::trace::{Span, Trace};
 
 /// Positions of the context unless asked otherwise, where model and memory allow: coding agents refuse less.
@@ -351,16 +351,7 @@ impl Engine {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Completion, EngineError> {
         let text = self.text()?;
-        let mut output = Output {
-            detokenizer: Detokenizer::new(text.tokenizer(), true),
-            stops: StopTexts::new(&request.stop),
-            ends: match request.ignore_end {
-                true => Vec::new(),
-                false => text.defaults().eos_token_ids.clone(),
-            },
-            tokens: Vec::new(),
-            text: String::new(),
-        };
+        let mut output = Output::new(text, request);
         let limit = self.check(request)?;
         self.know_pass_costs()?;
         let mut sampler = Sampler::new(request.sampling.clone(), &request.prompt);
@@ -531,66 +522,6 @@ impl Engine {
         };
         self.sequence().end_rounds()?;
         Ok(finish)
-    }
-}
-
-/// The output of one generation as it grows.
-pub(crate) struct Output {
-    detokenizer: Detokenizer,
-    stops: StopTexts,
-    ends: Vec<TokenId>,
-    pub(crate) tokens: Vec<TokenId>,
-    text: String,
-}
-
-impl Output {
-    /// Takes in a token; returns why the generation ends with it, if it does.
-    pub(crate) fn take(
-        &mut self,
-        token: TokenId,
-        limit: usize,
-        request: &Request,
-        on_event: &mut dyn FnMut(Event<'_>),
-    ) -> Option<FinishReason> {
-        if self.push(token, on_event) {
-            return Some(FinishReason::Stop);
-        }
-        if self.tokens.len() == limit {
-            return Some(FinishReason::Length);
-        }
-        request.cancel.is_cancelled().then_some(FinishReason::Cancelled)
-    }
-
-    /// Takes in a token; returns whether the generation ends with it.
-    fn push(&mut self, token: TokenId, on_event: &mut dyn FnMut(Event<'_>)) -> bool {
-        self.tokens.push(token);
-        if self.ends.contains(&token) {
-            return true;
-        }
-        let (certain, stopped) = self.stops.push(&self.detokenizer.push(token));
-        self.emit(&certain, on_event);
-        if stopped {
-            // What the detokenizer still holds comes after the stop text.
-            self.detokenizer.finish();
-        }
-        stopped
-    }
-
-    /// Gives out what was held back.
-    fn flush(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
-        let rest = self.detokenizer.finish();
-        let (mut certain, stopped) = self.stops.push(&rest);
-        if !stopped {
-            certain.push_str(&self.stops.finish());
-        }
-        self.emit(&certain, on_event);
-    }
-
-    fn emit(&mut self, text: &str, on_event: &mut dyn FnMut(Event<'_>)) {
-        if !text.is_empty() {
-            self.text.push_str(text);
-            on_event(Event::Text(text));
-        }
     }
 }
 

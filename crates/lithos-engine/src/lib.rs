@@ -21,6 +21,7 @@ mod further;
 mod memory;
 mod noise;
 mod options;
+mod output;
 mod pages;
 mod pass_costs;
 mod passes;

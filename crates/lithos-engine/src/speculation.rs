@@ -20,9 +20,10 @@ use crate::drafters::{
     Copying, Distribution, Draft, DraftLength, Drafter, Draws, Dspark, MOST_DRAFTS, Mixed, Mtp,
     Outcome, Proposal, Proposals,
 };
-use crate::engine::{Engine, Output};
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::options::BackendKind;
+use crate::output::Output;
 use crate::pass_costs::PassCosts;
 use crate::request::{Event, FinishReason, Request};
 use crate::sampling::Sampler;
