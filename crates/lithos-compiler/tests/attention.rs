@@ -1,4 +1,5 @@
-//! Attention of the kernels in the emulator: ranges of both lengths, both types of keys and values, any number of rows.
+//! Attention of the kernels in the emulator: ranges of both lengths, both types of keys and values, any number of rows, which see rows up
+//! to themselves or all of their pass.
 
 mod support;
 
@@ -23,11 +24,17 @@ const SCALE: f32 = 0.3;
 /// Where the passes begin: not far from the end of a range and of a page.
 const POSITION: usize = 250;
 const ROWS: usize = 9;
+/// Factor of what turns.
+const MAGNITUDE: f32 = 1.25;
 
-fn compiled(keys: &str) -> Option<Library> {
+fn compiled(keys: &str, whole_pass: bool) -> Option<Library> {
+    let [attend, merge] = match whole_pass {
+        false => ["", ""],
+        true => [", REACH_PASS", "<REACH_PASS>"],
+    };
     let calls = format!(
-        "    attend_range<{keys}>(memory, worker, *(DEVICE const AttendRecord*)records);\n    join(memory, worker);\n    \
-         merge_ranges(memory, worker, *(DEVICE const MergeRecord*)(records + {}));\n",
+        "    attend_range<{keys}{attend}>(memory, worker, *(DEVICE const AttendRecord*)records);\n    join(memory, worker);\n    \
+         merge_ranges{merge}(memory, worker, *(DEVICE const MergeRecord*)(records + {}));\n",
         size_of::<AttendRecord>() / 4,
     );
     support::kernel("attend", &calls)
@@ -54,6 +61,8 @@ fn words(values: &[u32]) -> Vec<u8> {
 /// Queries, keys and values of all positions from `POSITION` on, and keys and values of those before.
 struct Case {
     half: bool,
+    /// Whether rows see all of their pass.
+    whole_pass: bool,
     queries: Vec<f32>,
     keys: Vec<f32>,
     values: Vec<f32>,
@@ -62,9 +71,10 @@ struct Case {
 }
 
 impl Case {
-    fn new(half: bool) -> Self {
+    fn new(half: bool, whole_pass: bool) -> Self {
         Case {
             half,
+            whole_pass,
             queries: random(1, ROWS * HEADS * GROUP * WIDTH),
             // Of all positions; those before `POSITION` are kept as they are, the others turn.
             keys: random(2, (POSITION + ROWS) * HEADS * WIDTH),
@@ -82,6 +92,7 @@ impl Case {
         let mut out: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
         for i in 0..ROTARY / 2 {
             let (sine, cosine) = (position as f64 * f64::from(self.frequencies[i])).sin_cos();
+            let [sine, cosine] = [sine, cosine].map(|factor| factor * f64::from(MAGNITUDE));
             let (a, b) = (out[i], out[i + ROTARY / 2]);
             out[i] = a * cosine - b * sine;
             out[i + ROTARY / 2] = b * cosine + a * sine;
@@ -104,7 +115,8 @@ impl Case {
         for (index, query) in self.queries.chunks(WIDTH).enumerate() {
             let (row, head) = (index / (HEADS * GROUP), index % (HEADS * GROUP) / GROUP);
             let query = self.turned(query, POSITION + row);
-            let weights: Vec<f64> = (0..=POSITION + row)
+            let seen = POSITION + if self.whole_pass { ROWS } else { row + 1 };
+            let weights: Vec<f64> = (0..seen)
                 .map(|position| {
                     let key = self.key(position, head);
                     let score: f64 = key.iter().zip(&query).map(|(a, b)| a * b).sum();
@@ -113,7 +125,7 @@ impl Case {
                 .collect();
             let total: f64 = weights.iter().sum();
             for column in 0..WIDTH {
-                let sum: f64 = (0..=POSITION + row)
+                let sum: f64 = (0..seen)
                     .map(|position| {
                         let value = self.values[(position * HEADS + head) * WIDTH + column];
                         weights[position] * self.stored(f64::from(value))
@@ -200,7 +212,8 @@ impl Case {
             [bytemuck::cast_slice(&[attend]), bytemuck::cast_slice(&[merge])].concat();
         let mut memory = Memory::new();
         let mut add = |name, bytes: &[u8]| memory.add_bytes(name, bytes).expect("fits");
-        let weights = add("weights", &bytes(&self.frequencies));
+        let rotation = [&self.frequencies[..], &[MAGNITUDE]].concat();
+        let weights = add("weights", &bytes(&rotation));
         let states = add("states", &self.states(&table));
         let step_size = size_of::<StepState>();
         let step = add("step", &vec![0; step_size]);
@@ -245,9 +258,11 @@ impl Case {
 
 #[test]
 fn rows_attend_to_all_ranges_whatever_the_pass() {
-    for (keys, half, most) in [("KEYS_F32", false, 2e-6), ("KEYS_BF16", true, 3e-5)] {
-        let Some(library) = compiled(keys) else { return };
-        let case = Case::new(half);
+    let types = [("KEYS_F32", false, 2e-6), ("KEYS_BF16", true, 3e-5)];
+    for ((keys, half, most), whole_pass) in types.into_iter().flat_map(|t| [(t, false), (t, true)])
+    {
+        let Some(library) = compiled(keys, whole_pass) else { return };
+        let case = Case::new(half, whole_pass);
         let wanted = case.wanted();
         let found = case.attended(&library, ROWS, 5, true);
         let (mut error, mut size) = (0.0, 0.0);
@@ -257,8 +272,10 @@ fn rows_attend_to_all_ranges_whatever_the_pass() {
         }
         let error = (error / size).sqrt();
         // Written so that a NaN fails.
-        assert!(error < most, "{keys}: relative error {error}");
-        for (rows, workers) in [(1, 5), (4, 2)] {
+        assert!(error < most, "{keys}, {whole_pass}: relative error {error}");
+        // What rows that see all of their pass see depends on it.
+        let passes = if whole_pass { [(ROWS, 1), (ROWS, 2)] } else { [(1, 5), (4, 2)] };
+        for (rows, workers) in passes {
             let other = case.attended(&library, rows, workers, false);
             assert!(
                 other == found,
