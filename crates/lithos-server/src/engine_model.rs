@@ -3,7 +3,7 @@
 use lithos_engine::{
     Completion, Constraint, Engine, EngineError, Event, Form, Grammars, Request, Sampling, TokenId,
 };
-use lithos_model::text::{Detokenizer, TemplateOptions, Text, TextError};
+use lithos_model::text::{Detokenizer, SpecialTokens, TemplateOptions, Text, TextError};
 use lithos_protocol::tools::CallSyntax;
 use lithos_protocol::{AnswerForm, Conversation, FormKind};
 
@@ -65,6 +65,13 @@ impl Prompts for EnginePrompts {
             None => Err(refused),
         };
         Ok(ids.map_err(EngineError::from)?)
+    }
+
+    fn encode_text(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
+        let mut tokens = self.text.tokenizer().start_tokens().to_vec();
+        let encoded = self.text.tokenizer().encode(text, SpecialTokens::Parse);
+        tokens.extend(encoded.map_err(|error| ModelError::Refused(error.to_string()))?);
+        Ok(tokens)
     }
 
     fn opens_thought(&self, prompt: &[TokenId]) -> bool {
