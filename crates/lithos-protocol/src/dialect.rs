@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::conversation::Conversation;
 use crate::error::ApiError;
 use crate::generation::Generation;
 use crate::sse::Event;
@@ -32,8 +33,24 @@ pub trait DialectRequest: Sized + Send + 'static {
     /// What is asked of the model.
     fn generation(&self) -> &Generation;
 
+    /// What the prompt is made of: the generation's conversation, unless the dialect has none.
+    fn prompt(&self) -> Prompt {
+        Prompt::Conversation(self.generation().conversation.clone())
+    }
+
     /// The answer to it, with nothing in it yet.
     fn answer(&self, heading: Heading) -> Box<dyn DialectAnswer>;
+}
+
+/// What a prompt is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prompt {
+    /// A conversation, through the model's chat template.
+    Conversation(Conversation),
+    /// A text as it is, in which special tokens may be spelled.
+    Text(String),
+    /// Token ids.
+    Tokens(Vec<u32>),
 }
 
 /// What stands at the head of an answer.

@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+use crate::refusal::refused;
 
 /// Of the fields that nobody took so many are named, by so many characters.
 const MOST_NAMES: usize = 16;
@@ -79,6 +80,33 @@ impl Fields {
     pub(crate) fn left(&self) -> Vec<String> {
         let names = self.map.keys().take(MOST_NAMES);
         names.map(|name| name.chars().take(LONGEST_NAME).collect()).collect()
+    }
+
+    /// Takes `stream` and `stream_options` of OpenAI: whether to stream, and whether a stream ends with the counts of tokens.
+    pub(crate) fn streaming(&mut self) -> Result<(bool, bool), ApiError> {
+        let stream = self.take("stream", "true or false")?.unwrap_or(false);
+        let Some(options) = self.value("stream_options") else { return Ok((stream, false)) };
+        let mut options = Fields::new(options, "stream_options")?;
+        let include_usage = options.take("include_usage", "true or false")?.unwrap_or(false);
+        Ok((stream, stream && include_usage))
+    }
+
+    /// Takes `n` and `best_of`, which must not ask for several answers.
+    pub(crate) fn one_answer_only(&mut self) -> Result<(), ApiError> {
+        for name in ["n", "best_of"] {
+            let count: Option<u64> = self.take(name, "a whole number")?;
+            match count {
+                None | Some(1) => {}
+                Some(0) => {
+                    return Err(ApiError::invalid(name, format!("{name} is 0: it must be 1")));
+                }
+                Some(count) => {
+                    let reason = format!("{name} is {count}, and only one answer is made");
+                    return Err(refused(name, &reason));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes a number within `low..=high`.

@@ -1,11 +1,12 @@
 //! The dialects that clients of language models speak, as pure state machines, without input or output.
 //!
-//! [`chat_completions`] and [`responses`] are OpenAI's, [`messages`] is Anthropic's. Bytes of a request go in
+//! [`chat_completions`], [`responses`] and the older [`completions`] are OpenAI's, [`messages`] is Anthropic's. Bytes of a request go in
 //! ([`DialectRequest::parse`]), events of a response come out ([`DialectAnswer`]). Nothing here reads a clock, draws a random
 //! number or knows a socket: ids and times are arguments, so that every exchange can be tested as data.
 
 mod answer;
 pub mod chat_completions;
+pub mod completions;
 mod conversation;
 mod dialect;
 mod error;
@@ -22,7 +23,7 @@ mod thought;
 pub mod tools;
 
 pub use conversation::Conversation;
-pub use dialect::{DialectAnswer, DialectRequest, Ending, Heading, TokenCounts};
+pub use dialect::{DialectAnswer, DialectRequest, Ending, Heading, Prompt, TokenCounts};
 pub use error::ApiError;
 pub use form::{AnswerForm, FormKind};
 pub use generation::{Generation, LogitBias};

@@ -1,4 +1,5 @@
-//! Requests that a model answers, in all dialects: `POST /v1/chat/completions`, `/v1/messages`, `/v1/responses`.
+//! Requests that a model answers, in all dialects: `POST /v1/chat/completions`, `/v1/completions`, `/v1/messages`,
+//! `/v1/responses`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -10,9 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use lithos_engine::{Cancel, Constraint, Sampling, Speculation, TokenId};
 use lithos_protocol::messages::{CountRequest, TokenCount};
-use lithos_protocol::{
-    ApiError, Conversation, DialectRequest, Ending, Generation, Heading, TokenCounts,
-};
+use lithos_protocol::{ApiError, DialectRequest, Ending, Generation, Heading, Prompt, TokenCounts};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::body::read_json_body;
@@ -45,7 +44,12 @@ pub(crate) async fn answer<R: DialectRequest>(
     drop(body);
     app.check_model(request.model())?;
     log.ignored(request.ignored());
-    let prompt = encode(&app, request.generation().conversation.clone()).await?;
+    let prompt = encode(&app, request.prompt()).await?;
+    if prompt.is_empty() {
+        let field = R::PROMPT_FIELD;
+        let message = format!("{field} is empty: there is nothing to continue");
+        return Err(ApiError::invalid(field, message).into());
+    }
     let opens_thought = app.prompts.opens_thought(&prompt);
     let (prompt_tokens, context) = (prompt.len(), app.info.context);
     if prompt_tokens >= context {
@@ -82,12 +86,17 @@ pub(crate) async fn count_tokens(
     let body = read_json_body(request, app.body_limit).await?;
     let request = CountRequest::parse(&body)?;
     app.check_model(&request.model)?;
-    Ok(Json(TokenCount::new(encode(&app, request.conversation).await?.len())))
+    Ok(Json(TokenCount::new(encode(&app, Prompt::Conversation(request.conversation)).await?.len())))
 }
 
 /// Makes the prompt of a conversation, so that what cannot be answered is refused at once.
-async fn encode(app: &App, conversation: Conversation) -> Result<Vec<TokenId>, ApiError> {
-    beside_the_model(app, move |prompts| prompts.encode_chat(&conversation)).await
+async fn encode(app: &App, prompt: Prompt) -> Result<Vec<TokenId>, ApiError> {
+    beside_the_model(app, move |prompts| match prompt {
+        Prompt::Conversation(conversation) => prompts.encode_chat(&conversation),
+        Prompt::Text(text) => prompts.encode_text(&text),
+        Prompt::Tokens(ids) => Ok(ids.into_iter().map(TokenId).collect()),
+    })
+    .await
 }
 
 /// Compiles the form that an answer is held to, if to any.

@@ -4,7 +4,7 @@ use lithos_engine::{
     Constraint, Engine, EngineError, Event, Form, GenerationId, Grammars, PrefixCounts, Request,
     Sampling, TokenId,
 };
-use lithos_model::text::{Detokenizer, TemplateOptions, Text, TextError};
+use lithos_model::text::{Detokenizer, SpecialTokens, TemplateOptions, Text, TextError};
 use lithos_protocol::tools::CallSyntax;
 use lithos_protocol::{AnswerForm, Conversation, FormKind};
 
@@ -79,6 +79,13 @@ impl Prompts for EnginePrompts {
             None => Err(refused),
         };
         Ok(ids.map_err(EngineError::from)?)
+    }
+
+    fn encode_text(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
+        let mut tokens = self.text.tokenizer().start_tokens().to_vec();
+        let encoded = self.text.tokenizer().encode(text, SpecialTokens::Parse);
+        tokens.extend(encoded.map_err(|error| ModelError::Refused(error.to_string()))?);
+        Ok(tokens)
     }
 
     fn opens_thought(&self, prompt: &[TokenId]) -> bool {

@@ -1,6 +1,6 @@
 //! HTTP around the protocols.
 //!
-//! [`serve`] answers `POST /v1/chat/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, and `GET /v1/models` as OpenAI's and Anthropic's APIs do. One thread owns the model ([`TextModel`]). The prompt of a request is
+//! [`serve`] answers `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, and `GET /v1/models` as OpenAI's and Anthropic's APIs do. One thread owns the model ([`TextModel`]). The prompt of a request is
 //! made beside it ([`Prompts`]), so that what does not fit is refused at once; then the request waits in a bounded queue, in
 //! order of arrival, until one of the model's slots is free, and the text comes back through a channel of its own. A client that goes away cancels its request, waiting
 //! or running.

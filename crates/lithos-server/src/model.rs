@@ -81,6 +81,14 @@ pub trait Prompts: Send + Sync + 'static {
     /// [`ModelError::Refused`] if there is no prompt for this conversation.
     fn encode_chat(&self, conversation: &Conversation) -> Result<Vec<TokenId>, ModelError>;
 
+    /// A text as it is, with the tokens that begin every text in front.
+    ///
+    /// # Errors
+    /// [`ModelError::Refused`] if the tokenizer does not take it, or the model has none, as by default.
+    fn encode_text(&self, _text: &str) -> Result<Vec<TokenId>, ModelError> {
+        Err(ModelError::Refused("this model takes chats only".into()))
+    }
+
     /// Whether the answer to this prompt begins inside a thought, since the prompt ends in one.
     fn opens_thought(&self, prompt: &[TokenId]) -> bool;
 

@@ -13,6 +13,7 @@ use axum::{Json, Router};
 use lithos_engine::Sampling;
 use lithos_protocol::ApiError;
 use lithos_protocol::chat_completions::ChatRequest;
+use lithos_protocol::completions::CompletionRequest;
 use lithos_protocol::messages::MessagesRequest;
 use lithos_protocol::models::{Model, ModelList};
 use lithos_protocol::responses::ResponsesRequest;
@@ -142,6 +143,7 @@ impl Server {
     pub fn router(&self) -> Router {
         Router::new()
             .route("/v1/chat/completions", post(answer::<ChatRequest>))
+            .route("/v1/completions", post(answer::<CompletionRequest>))
             .route("/v1/responses", post(answer::<ResponsesRequest>))
             .route("/v1/messages", post(answer::<MessagesRequest>))
             .route("/v1/messages/count_tokens", post(count_tokens))
@@ -207,7 +209,7 @@ async fn model(
 }
 
 async fn no_such_path() -> HttpError {
-    let message = "there is nothing at this path: see /v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /health, /metrics, and / for a page";
+    let message = "there is nothing at this path: see /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/models, /health, /metrics, and / for a page";
     HttpError(ApiError::new(404, "invalid_request_error", message).with_code("unknown_url"))
 }
 

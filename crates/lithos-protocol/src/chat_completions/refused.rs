@@ -29,19 +29,7 @@ pub(super) fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
             return Err(refused(name, reason));
         }
     }
-    for name in ["n", "best_of"] {
-        let count: Option<u64> = fields.take(name, "a whole number")?;
-        match count {
-            None | Some(1) => {}
-            Some(0) => {
-                return Err(ApiError::invalid(name, format!("{name} is 0: it must be 1")));
-            }
-            Some(count) => {
-                let reason = format!("{name} is {count}, and only one answer is made");
-                return Err(refused(name, &reason));
-            }
-        }
-    }
+    fields.one_answer_only()?;
     let modalities: Option<Vec<String>> = fields.take("modalities", "a list of texts")?;
     if modalities.is_some_and(|list| list.iter().any(|modality| modality != "text")) {
         return Err(refused("modalities", "answers are text only"));

@@ -4,7 +4,7 @@ use super::messages::{AT_LEAST_ONE, read_messages};
 use super::refused::refuse_unsupported;
 use super::tools::read_offer;
 use crate::error::ApiError;
-use crate::fields::{Fields, parse_body};
+use crate::fields::parse_body;
 use crate::form::read_format;
 use crate::generation::{FieldNames, Generation};
 use crate::thinking::Thinking;
@@ -37,7 +37,7 @@ impl ChatRequest {
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = parse_body(body)?;
         refuse_unsupported(&mut fields)?;
-        let (stream, include_usage) = streaming(&mut fields)?;
+        let (stream, include_usage) = fields.streaming()?;
         let model = fields.take("model", "a text")?.unwrap_or_default();
         let messages = fields.value("messages");
         let messages = messages.ok_or_else(|| fields.missing("messages", AT_LEAST_ONE))?;
@@ -50,14 +50,6 @@ impl ChatRequest {
         let ignored = fields.left();
         Ok(ChatRequest { model, generation, stream, include_usage, ignored })
     }
-}
-
-fn streaming(fields: &mut Fields) -> Result<(bool, bool), ApiError> {
-    let stream = fields.take("stream", "true or false")?.unwrap_or(false);
-    let Some(options) = fields.value("stream_options") else { return Ok((stream, false)) };
-    let mut options = Fields::new(options, "stream_options")?;
-    let include_usage = options.take("include_usage", "true or false")?.unwrap_or(false);
-    Ok((stream, stream && include_usage))
 }
 
 #[cfg(test)]

@@ -275,6 +275,10 @@ impl Prompts for FakePrompts {
         }
     }
 
+    fn encode_text(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
+        Ok(text.chars().map(|character| TokenId(character.into())).collect())
+    }
+
     fn opens_thought(&self, prompt: &[TokenId]) -> bool {
         prompt.last() == Some(&THINK)
     }

@@ -42,7 +42,7 @@ With a coding agent, or in a browser:
   lithos claude
   http://127.0.0.1:8080/
 
-Answers POST /v1/chat/completions, /v1/responses and /v1/messages (streamed or not), POST /v1/messages/count_tokens, GET /v1/models, \
+Answers POST /v1/chat/completions, /v1/completions, /v1/responses and /v1/messages (streamed or not), POST /v1/messages/count_tokens, GET /v1/models, \
 GET /health (loading, ready, busy or failing) and GET /metrics (for Prometheus). \
 Ctrl-C ends it. LITHOS_LOG says which log lines are written, such as LITHOS_LOG=warn or LITHOS_LOG=lithos_server=debug.")]
 pub struct ServeArgs {
