@@ -133,8 +133,10 @@ fn drafts_forms_and_kept_prefixes_together_change_nothing() {
     let shared = together(&mut engine, &all, 21);
     let reused: usize = shared.iter().map(|(completion, _)| completion.reused_tokens).sum();
     assert!(reused > 500, "{reused} tokens of kept prefixes");
-    let accepted: u64 =
-        shared.iter().filter_map(|(completion, _)| Some(completion.speculation.as_ref()?.accepted)).sum();
+    let accepted: u64 = shared
+        .iter()
+        .filter_map(|(completion, _)| Some(completion.speculation.as_ref()?.accepted))
+        .sum();
     assert!(accepted > 0, "drafts were accepted");
     let mut single = built_in(EngineOptions { slots: 1, draft: Draft::None, ..options });
     for (index, (request, (completion, _))) in all.iter().zip(shared).enumerate() {
