@@ -81,6 +81,7 @@ pub struct CpuBackend {
     block: Option<Program>,
     chunk: usize,
     bytes_per_pass: u64,
+    numerics: String,
 }
 
 impl CpuBackend {
@@ -153,6 +154,12 @@ impl CpuBackend {
             states,
             chunk,
             bytes_per_pass,
+            numerics: format!(
+                "cpu {} ranges of {range_keys} keys {:?} chunk {chunk} {}",
+                options.isa.name(),
+                options.key_values,
+                options.fusion.name(),
+            ),
         })
     }
 
@@ -270,6 +277,12 @@ impl CpuBackend {
     /// The decode program.
     pub fn decode_program(&self) -> &Program {
         &self.decode
+    }
+
+    /// What the bits of states depend on, beside the model and this program: states of another backend whose words are the same can
+    /// be gone on from.
+    pub fn numerics(&self) -> &str {
+        &self.numerics
     }
 
     /// Workers.

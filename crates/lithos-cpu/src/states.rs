@@ -145,6 +145,75 @@ impl States {
         }
     }
 
+    /// Bytes of a slot's recurrent states and histories, as [`States::save_recurrent`] writes them.
+    pub fn recurrent_bytes(&self) -> usize {
+        self.recurrent(0).map(|(_, floats)| floats * size_of::<f32>()).sum()
+    }
+
+    /// Appends a page of keys and values, of all layers.
+    pub fn save_page(&self, page: u32, out: &mut Vec<u8>) {
+        // SAFETY: the page lies inside the memory, and `self` is borrowed, so no pass runs.
+        out.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(self.page_start(page), self.page_bytes)
+        });
+    }
+
+    /// Writes a page that [`States::save_page`] has read.
+    ///
+    /// # Panics
+    /// If it has another size.
+    pub fn load_page(&mut self, page: u32, bytes: &[u8]) {
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.page_start(page), self.page_bytes) }
+            .copy_from_slice(bytes);
+    }
+
+    fn page_start(&self, page: u32) -> *mut u8 {
+        assert!((page as usize) < self.pages, "page {page} of {}", self.pages);
+        self.pool.start.wrapping_add(page as usize * self.page_bytes)
+    }
+
+    /// Appends a slot's recurrent states and histories. Rows that are only in a log are not among them: a prefill pass leaves none.
+    pub fn save_recurrent(&self, slot: usize, out: &mut Vec<u8>) {
+        for (start, floats) in self.recurrent(slot) {
+            // SAFETY: the slot's part lies inside the memory, and `self` is borrowed, so no pass runs.
+            let values = unsafe { std::slice::from_raw_parts(start, floats) };
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        }
+    }
+
+    /// Writes what [`States::save_recurrent`] has read.
+    ///
+    /// # Panics
+    /// If it has another size than [`States::recurrent_bytes`].
+    pub fn load_recurrent(&mut self, slot: usize, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.recurrent_bytes(), "the states of one slot");
+        let mut rest = bytes.as_chunks::<4>().0;
+        for (start, floats) in self.recurrent(slot) {
+            let (part, after) = rest.split_at(floats);
+            rest = after;
+            // SAFETY: as above, and `self` is borrowed uniquely.
+            let values = unsafe { std::slice::from_raw_parts_mut(start, floats) };
+            for (value, bytes) in values.iter_mut().zip(part) {
+                *value = f32::from_le_bytes(*bytes);
+            }
+        }
+    }
+
+    /// Where a slot's histories and delta-rule states are, without logs, and their floats; in the order of the graph's values.
+    fn recurrent(&self, slot: usize) -> impl Iterator<Item = (*mut f32, usize)> {
+        let histories = self.histories.iter().map(move |(id, (channels, memory))| {
+            let floats = HISTORY_ROWS * channels;
+            (*id, memory.floats(slot * floats), floats)
+        });
+        let deltas = self.deltas.iter().map(move |(id, (shape, memory))| {
+            (*id, memory.floats(slot * delta_floats(*shape)), state_floats(*shape))
+        });
+        let mut parts: Vec<_> = histories.chain(deltas).collect();
+        parts.sort_by_key(|(id, ..)| *id);
+        parts.into_iter().map(|(_, start, floats)| (start, floats))
+    }
+
     /// Pages of a slot.
     pub(crate) fn page_table(&self, slot: u32) -> &[u32] {
         &self.page_tables[slot as usize]

@@ -8,6 +8,24 @@ use crate::options::BackendKind;
 use crate::passes::PassTimes;
 use crate::rounds::{Drained, LoopStart};
 
+/// Bytes of what slots keep between passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateSizes {
+    /// A page of keys and values, over all layers.
+    pub(crate) page: usize,
+    /// What a slot has beside them.
+    pub(crate) recurrent: usize,
+}
+
+/// What is saved and restored at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StatePart<'p> {
+    /// These pages.
+    Pages(&'p [u32]),
+    /// What a slot has beside its pages. It is whole where a prefill pass ended.
+    Slot(usize),
+}
+
 /// Runs passes of one model.
 pub(crate) trait Backend: Send {
     /// Runs a decode pass; logits of the rows that want them are then in [`Backend::logits`].
@@ -33,6 +51,26 @@ pub(crate) trait Backend: Send {
 
     /// Sets the pages of a slot.
     fn set_pages(&mut self, slot: usize, pages: &[u32]);
+
+    /// Bytes of states; `None` where they cannot be saved, so that no prompt goes on from those of another one.
+    fn state_sizes(&self) -> Option<StateSizes> {
+        None
+    }
+
+    /// Appends a part of the states, in a layout that depends on nothing but the model and [`Backend::numerics`].
+    fn save(&mut self, _part: StatePart<'_>, _out: &mut Vec<u8>) -> Result<(), EngineError> {
+        Err(EngineError::NoSaving(self.kind()))
+    }
+
+    /// Writes what was saved. The bytes are as many as [`Backend::state_sizes`] says.
+    fn restore(&mut self, _part: StatePart<'_>, _bytes: &[u8]) -> Result<(), EngineError> {
+        Err(EngineError::NoSaving(self.kind()))
+    }
+
+    /// What the bits of states depend on beside the model and this program, in words.
+    fn numerics(&self) -> String {
+        String::new()
+    }
 
     /// Bytes in memory.
     fn memory(&self) -> MemoryUse;

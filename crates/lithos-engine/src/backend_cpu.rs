@@ -9,7 +9,7 @@ use lithos_cpu::{CpuBackend, CpuOptions};
 use lithos_format::{Checkpoint, Codes};
 use lithos_graph::{Graph, WeightForm};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, StatePart, StateSizes};
 use crate::engine::MemoryUse;
 use crate::error::EngineError;
 use crate::options::{BackendKind, EngineOptions};
@@ -118,6 +118,37 @@ impl Backend for Cpu {
 
     fn set_pages(&mut self, slot: usize, pages: &[u32]) {
         self.backend.states_mut().set_pages(slot, pages);
+    }
+
+    fn state_sizes(&self) -> Option<StateSizes> {
+        let states = self.backend.states();
+        Some(StateSizes { page: states.page_bytes(), recurrent: states.recurrent_bytes() })
+    }
+
+    fn save(&mut self, part: StatePart<'_>, out: &mut Vec<u8>) -> Result<(), EngineError> {
+        let states = self.backend.states();
+        match part {
+            StatePart::Pages(pages) => pages.iter().for_each(|page| states.save_page(*page, out)),
+            StatePart::Slot(slot) => states.save_recurrent(slot, out),
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, part: StatePart<'_>, bytes: &[u8]) -> Result<(), EngineError> {
+        let states = self.backend.states_mut();
+        match part {
+            StatePart::Pages(pages) => {
+                for (page, bytes) in pages.iter().zip(bytes.chunks(states.page_bytes())) {
+                    states.load_page(*page, bytes);
+                }
+            }
+            StatePart::Slot(slot) => states.load_recurrent(slot, bytes),
+        }
+        Ok(())
+    }
+
+    fn numerics(&self) -> String {
+        self.backend.numerics().to_owned()
     }
 
     fn memory(&self) -> MemoryUse {

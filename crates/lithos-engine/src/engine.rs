@@ -20,11 +20,11 @@ use crate::backend_emulator::Emulated;
 use crate::backend_interpreter::Oracle;
 use crate::drafters::Draft;
 use crate::error::EngineError;
-use crate::further::Waiting;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
 use crate::pages::PagePool;
 use crate::passes::PassTimes;
+use crate::prefix::{Cuts, PrefixStore};
 use crate::request::{Completion, Event, FinishReason, Request, Timings};
 use crate::sampling::{Sampler, Sampling};
 use crate::sequence::{Sequence, Slot};
@@ -41,6 +41,13 @@ const DEFAULT_CONTEXT_SHARE: u64 = 2;
 /// Passes that a device runs by itself between two looks of the host: enough that looking costs little, few enough that text flows.
 const PASSES_PER_VISIT: usize = 8;
 
+/// Part of the available memory that kept prefixes may take, and bytes at most, unless asked otherwise.
+const PREFIX_SHARE: u64 = 8;
+const MOST_PREFIX_MEMORY: u64 = 4 << 30;
+
+/// The same where the system does not say what is available.
+const BLIND_PREFIX_MEMORY: u64 = 256 << 20;
+
 /// Slots in use.
 const SLOTS: usize = 1;
 
@@ -50,7 +57,6 @@ pub struct Engine {
     architecture: String,
     parameters: u64,
     vocabulary: usize,
-    recurrent: bool,
     context: usize,
     most_context: usize,
     kind: BackendKind,
@@ -65,6 +71,9 @@ pub struct Engine {
     /// The norms of the model's multi-token prediction layer, where that drafts.
     pub(crate) further: Option<FurtherNorms>,
     pub(crate) trace: Trace,
+    pub(crate) prefixes: PrefixStore,
+    pub(crate) checkpoint: Arc<Checkpoint>,
+    pub(crate) graph: Graph,
 }
 
 /// Bytes in memory.
@@ -169,14 +178,12 @@ impl Engine {
             }
         };
         let (pages, tokens_per_page) = backend.pages();
-        let is_recurrent =
-            |id| !matches!(graph.value(id).state(), Some(StateKind::KeyValue { .. }));
+        let prefixes = prefix_store(backend.as_ref(), &text);
         Ok(Engine {
             name,
             architecture: graph.architecture.clone(),
             parameters,
             vocabulary: graph.limits.vocabulary,
-            recurrent: graph.states().any(is_recurrent),
             context,
             most_context: graph.limits.context,
             kind: options.backend,
@@ -195,6 +202,9 @@ impl Engine {
             draft_head,
             further,
             trace: Trace::default(),
+            prefixes,
+            checkpoint,
+            graph,
         })
     }
 
@@ -258,6 +268,7 @@ impl Engine {
     pub fn set_fusion(&mut self, fusion: Fusion) -> Result<(), EngineError> {
         self.backend.set_fusion(fusion)?;
         self.options.fusion = fusion;
+        self.prefixes.forget();
         Ok(())
     }
 
@@ -351,7 +362,7 @@ impl Engine {
         let limit = self.check(request)?;
         let mut sampler = Sampler::new(request.sampling.clone(), &request.prompt);
         let started = Instant::now();
-        let reused = self.begin(request);
+        let reused = self.begin(&request.prompt, request.reuse)?;
         let first = self.take_in(request, reused, &mut sampler, on_event)?;
         let prefill = started.elapsed();
         let (finish, speculation) = match first {
@@ -391,30 +402,6 @@ impl Engine {
         Ok(request.max_tokens.map_or(room, |most| most.min(room)))
     }
 
-    /// Empties the slot, or keeps what the prompt begins with. Returns how many tokens were kept.
-    fn begin(&mut self, request: &Request) -> usize {
-        let recurrent = self.recurrent;
-        let slot = &mut self.slots[0];
-        if request.reuse {
-            let shared =
-                slot.tokens.iter().zip(&request.prompt).take_while(|(a, b)| a == b).count();
-            // At least the last token is run again: its logits are needed.
-            let kept = shared.min(request.prompt.len() - 1);
-            if kept > 0 && kept == slot.tokens.len() {
-                return kept;
-            }
-            // Keys and values can be cut back to any position; a recurrent state cannot.
-            if kept > 0 && !recurrent {
-                slot.tokens.truncate(kept);
-                slot.state_position = kept;
-                slot.waiting = Waiting::default();
-                return kept;
-            }
-        }
-        self.sequence().reset();
-        0
-    }
-
     /// Takes in the prompt and chooses the first token; `None` if cancelled.
     fn take_in(
         &mut self,
@@ -424,8 +411,10 @@ impl Engine {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Option<TokenId>, EngineError> {
         let total = request.prompt.len();
+        let path = if request.reuse { self.prefixes.path(&request.prompt) } else { Vec::new() };
         let mut sequence = self.sequence();
         sequence.make_room(&request.prompt[reused..])?;
+        let mut unwritten = sequence.unwritten();
         let mut done = reused;
         let mut first = None;
         // Nothing can refuse the request any more: whoever waits may know that it has begun.
@@ -435,7 +424,7 @@ impl Engine {
                 return Ok(None);
             }
             let began = Instant::now();
-            let chunk = sequence.next_chunk(total - done);
+            let chunk = sequence.next_chunk(&request.prompt[done..]);
             sequence.prefill_chunk(&request.prompt[done..done + chunk])?;
             done += chunk;
             if done == total {
@@ -443,6 +432,9 @@ impl Engine {
                 sequence.visit_rows(0, chunk, chunk - 1, &mut choose)?;
             }
             sequence.engine.trace.since("prefill", began, chunk);
+            if sequence.keep(&path, unwritten)? {
+                unwritten = sequence.unwritten();
+            }
             on_event(Event::Prefill { done, total });
         }
         Ok(first)
@@ -597,6 +589,18 @@ fn own_drafter(
         }
         _ => Ok(None),
     }
+}
+
+/// A store for prefixes, which has room where the backend can save states.
+fn prefix_store(backend: &dyn Backend, text: &Result<Text, String>) -> PrefixStore {
+    if backend.state_sizes().is_none() {
+        return PrefixStore::new(Cuts::new(backend.chunk(), Vec::new()), 0);
+    }
+    let ends = text.as_ref().map_or(Vec::new(), |text| text.defaults().eos_token_ids.clone());
+    let budget = memory::available().map_or(BLIND_PREFIX_MEMORY, |available| {
+        (available / PREFIX_SHARE).min(MOST_PREFIX_MEMORY)
+    });
+    PrefixStore::new(Cuts::new(backend.chunk(), ends), budget)
 }
 
 /// What [`BackendKind::Auto`] comes to for a model whose weights take so many bytes, and why, in one line.

@@ -68,6 +68,19 @@ pub enum EngineError {
     /// A backend that does not run drafters.
     #[error("backend {0} does not run drafters: take --draft copy, or --backend cpu")]
     NoDraftPass(BackendKind),
+    /// Prefixes on disk, of a backend that cannot save states.
+    #[error(
+        "the backend {0} cannot save what it took in, so prefixes cannot be kept: leave out --prefix-dir"
+    )]
+    NoSaving(BackendKind),
+    /// The folder for prefixes cannot be made or read.
+    #[error("{}: prefixes cannot be kept there: {source}", path.display())]
+    PrefixFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
     /// A loop that was not begun.
     #[error("the backend {0} runs no loop of passes by itself: choose tokens pass by pass")]
     NoLoop(BackendKind),

@@ -131,3 +131,45 @@ impl Sequence<'_> {
         Ok(Some(Further { logits: &logits[..self.engine.vocabulary()], row: next }))
     }
 }
+
+impl Waiting {
+    /// Position of the first pair that waits; `None` before anything was taken in.
+    pub(crate) fn position(&self) -> Option<usize> {
+        (!self.rows.is_empty()).then_some(self.position)
+    }
+
+    /// Appends it as bytes: position, tokens, rows, each after its number, little-endian.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
+        for number in [self.position, self.tokens.len(), self.rows.len()] {
+            out.extend((number as u64).to_le_bytes());
+        }
+        out.extend(self.tokens.iter().flat_map(|token| token.0.to_le_bytes()));
+        out.extend(self.rows.iter().flat_map(|value| value.to_le_bytes()));
+    }
+
+    /// What was saved, and the bytes after it; `None` if it is not what waits for a layer whose rows have this width (0 for no layer).
+    pub(crate) fn load(bytes: &[u8], width: usize) -> Option<(Self, &[u8])> {
+        let (numbers, bytes) = bytes.split_at_checked(24)?;
+        let mut numbers =
+            numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
+        let mut number = || usize::try_from(numbers.next()?).ok();
+        let (position, tokens, floats) = (number()?, number()?, number()?);
+        let rows = if floats == 0 { tokens } else { tokens.checked_add(1)? };
+        if rows.checked_mul(width)? != floats || (width == 0 && tokens > 0) {
+            return None;
+        }
+        let (ids, bytes) = bytes.split_at_checked(tokens.checked_mul(4)?)?;
+        let (values, bytes) = bytes.split_at_checked(floats.checked_mul(4)?)?;
+        let tokens = ids.as_chunks::<4>().0.iter().map(|id| TokenId(u32::from_le_bytes(*id)));
+        let rows = values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
+        Some((Waiting { position, tokens: tokens.collect(), rows: rows.collect() }, bytes))
+    }
+
+    /// Whether it can be that of a slot that has taken in so many tokens.
+    pub(crate) fn fits(&self, taken_in: usize, vocabulary: usize) -> bool {
+        let known = self.tokens.iter().all(|token| token.index() < vocabulary);
+        let place = self.rows.is_empty()
+            || self.position.checked_add(self.tokens.len() + 1) == Some(taken_in);
+        known && place
+    }
+}

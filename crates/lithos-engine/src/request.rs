@@ -23,7 +23,7 @@ pub struct Request {
     pub stop: Vec<String>,
     /// Go on past end-of-text tokens.
     pub ignore_end: bool,
-    /// Continue from what the slot has taken in, where the prompt begins with it.
+    /// Go on from the longest kept prefix of the prompt, and keep prefixes of it. The answer is the same.
     pub reuse: bool,
     /// Ends the generation at the next round when set.
     pub cancel: Cancel,
@@ -97,7 +97,7 @@ pub struct Completion {
     pub finish: FinishReason,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Of those, taken over from what the slot had taken in before.
+    /// Of those, taken from a kept prefix.
     pub reused_tokens: usize,
     /// How long it took.
     pub timings: Timings,

@@ -17,6 +17,10 @@ pub(crate) struct Slot {
     pub(crate) state_position: usize,
     /// Key/value pages.
     pub(crate) pages: Vec<u32>,
+    /// Tokens before the last cut.
+    pub(crate) cut: usize,
+    /// Up to here all passes were prefill passes that the rule of cuts asks for.
+    pub(crate) canonical: usize,
     /// Rows of the last decode pass that are not yet accepted or rejected.
     pub(crate) undecided: Vec<TokenId>,
     /// In a loop on the device, the token that the next pass takes in.
@@ -54,7 +58,7 @@ impl<'e> Sequence<'e> {
         self.engine.backend.reset(self.slot);
     }
 
-    /// Takes in tokens through prefill passes, whose chunks end at multiples of the chunk size, and hands the logits of the last
+    /// Takes in tokens through prefill passes, whose chunks end where `prefix/cuts.rs` says, and hands the logits of the last
     /// `logit_rows` tokens to `visit`, each with the token's index among `tokens`.
     ///
     /// # Errors
@@ -68,7 +72,7 @@ impl<'e> Sequence<'e> {
         self.make_room(tokens)?;
         let mut taken = 0;
         while taken < tokens.len() {
-            let chunk = self.next_chunk(tokens.len() - taken);
+            let chunk = self.next_chunk(&tokens[taken..]);
             self.prefill_chunk(&tokens[taken..taken + chunk])?;
             let first_wanted = tokens.len().saturating_sub(logit_rows).max(taken);
             self.visit_rows(taken, chunk, first_wanted - taken, &mut visit)?;
@@ -77,10 +81,10 @@ impl<'e> Sequence<'e> {
         Ok(())
     }
 
-    /// Rows up to the next multiple of the chunk size, or all that are left.
-    pub(crate) fn next_chunk(&self, left: usize) -> usize {
-        let chunk = self.engine.backend.chunk();
-        (chunk - self.tokens().len() % chunk).min(left)
+    /// Rows of the next prefill pass, of the tokens that are left.
+    pub(crate) fn next_chunk(&self, left: &[TokenId]) -> usize {
+        let slot = &self.engine.slots[self.slot];
+        self.engine.prefixes.cuts().rows(slot.cut, slot.tokens.len(), left)
     }
 
     /// Takes in one chunk without logits. There must be room.
@@ -90,8 +94,18 @@ impl<'e> Sequence<'e> {
         let position = self.tokens().len();
         self.note_rows(tokens, position);
         let slot = &mut self.engine.slots[self.slot];
+        let end = position + tokens.len();
+        let cuts = self.engine.prefixes.cuts();
+        let at_cut = cuts.next(slot.cut, position, tokens) == Some(tokens.len());
+        // A pass that ended because the tokens did is one that another prompt would not have.
+        if slot.canonical == position && (at_cut || cuts.ends_pass(end)) {
+            slot.canonical = end;
+        }
+        if at_cut {
+            slot.cut = end;
+        }
         slot.tokens.extend_from_slice(tokens);
-        slot.state_position = slot.tokens.len();
+        slot.state_position = end;
         self.take_in_further()
     }
 

@@ -180,21 +180,19 @@ fn an_end_within_a_pass_ends_the_text_there() {
 }
 
 #[test]
-fn what_was_taken_in_is_kept_for_the_next_turn() {
+fn a_prompt_that_goes_on_from_a_kept_prefix_gives_the_same_text() {
     let mut engine = open();
-    let first = Request {
-        max_tokens: Some(30),
-        ignore_end: true,
-        reuse: true,
-        ..Request::new(prompt(&engine))
-    };
+    let question = prompt(&engine);
+    let long: Vec<TokenId> = question.iter().copied().cycle().take(320).collect();
+    let first =
+        Request { max_tokens: Some(30), ignore_end: true, reuse: true, ..Request::new(long) };
     engine.set_draft(Draft::Copy, DraftLength::Fixed(6));
     let answer = complete(&mut engine, &first).tokens;
     let mut again = [&first.prompt[..], &answer].concat();
     again.extend(tokens(&engine, " And then"));
     let second = Request { prompt: again, ..first };
     let reused = complete(&mut engine, &second);
-    assert!(reused.reused_tokens >= second.prompt.len() - 4, "{}", reused.reused_tokens);
+    assert!(reused.reused_tokens >= 256, "{}", reused.reused_tokens);
     engine.set_draft(Draft::None, DraftLength::Auto);
     let afresh = complete(&mut engine, &Request { reuse: false, ..second });
     assert_eq!(reused.tokens, afresh.tokens);
