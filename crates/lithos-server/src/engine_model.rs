@@ -1,6 +1,8 @@
 //! The engine as a model that answers conversations.
 
-use lithos_engine::{Completion, Engine, EngineError, Event, Request, Sampling, TokenId};
+use lithos_engine::{
+    Completion, Engine, EngineError, Event, PrefixCounts, Request, Sampling, TokenId,
+};
 use lithos_model::text::{Detokenizer, TemplateOptions, Text, TextError};
 use lithos_protocol::Conversation;
 
@@ -25,6 +27,10 @@ impl TextModel for Engine {
 
     fn default_sampling(&self) -> Sampling {
         Engine::default_sampling(self)
+    }
+
+    fn prefixes(&self) -> Option<PrefixCounts> {
+        Some(Engine::prefixes(self))
     }
 
     fn resources(&self) -> Resources {

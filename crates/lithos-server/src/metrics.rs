@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use lithos_engine::Completion;
+use lithos_engine::{Completion, PrefixCounts};
 use lithos_protocol::ApiError;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -69,6 +69,73 @@ pub(crate) struct Metrics {
     read: Counter,
     read_per_pass: u64,
     resident: Option<Gauge>,
+    prefixes: PrefixMetrics,
+}
+
+/// What became of kept prefixes.
+struct PrefixMetrics {
+    lookups: Counter,
+    hits: Counter,
+    disk_hits: Counter,
+    tokens_saved: Counter,
+    memory: Gauge,
+    memory_budget: Gauge,
+    memory_evictions: Counter,
+    disk: Gauge,
+    disk_evictions: Counter,
+    rejected: Counter,
+}
+
+impl PrefixMetrics {
+    fn new(all: &mut Register) -> Self {
+        PrefixMetrics {
+            lookups: all.plain("prefix_lookups", "Prompts that kept prefixes were looked up for"),
+            hits: all.plain("prefix_hits", "Prompts that went on from a kept prefix"),
+            disk_hits: all.plain(
+                "prefix_disk_hits",
+                "Of those, prompts whose prefix came from disk, at least in part",
+            ),
+            tokens_saved: all.plain(
+                "prefix_tokens_saved",
+                "Tokens of prompts that were taken from kept prefixes",
+            ),
+            memory: all.now("prefix_memory", "Memory of kept prefixes", Unit::Bytes),
+            memory_budget: all.now(
+                "prefix_memory_budget",
+                "Memory that kept prefixes may take",
+                Unit::Bytes,
+            ),
+            memory_evictions: all
+                .plain("prefix_memory_evictions", "Parts of prefixes that memory let go of"),
+            disk: all.now(
+                "prefix_disk",
+                "Files of kept prefixes, of all models in the directory",
+                Unit::Bytes,
+            ),
+            disk_evictions: all
+                .plain("prefix_disk_evictions", "Files of prefixes that went to make room"),
+            rejected: all
+                .plain("prefix_files_rejected", "Files of prefixes that were corrupt or foreign"),
+        }
+    }
+
+    fn set(&self, counts: PrefixCounts) {
+        // Both only grow, and nothing else counts here.
+        for (counter, count) in [
+            (&self.lookups, counts.lookups),
+            (&self.hits, counts.hits),
+            (&self.disk_hits, counts.disk_hits),
+            (&self.tokens_saved, counts.tokens_saved),
+            (&self.memory_evictions, counts.memory_evictions),
+            (&self.disk_evictions, counts.disk_evictions),
+            (&self.rejected, counts.rejected_files),
+        ] {
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+        self.memory.set(gauge(counts.memory_bytes));
+        self.memory_budget.set(gauge(counts.memory_budget));
+        self.disk.set(gauge(counts.disk_bytes));
+    }
 }
 
 impl Metrics {
@@ -119,6 +186,7 @@ impl Metrics {
             read: all.now("decode_read", "Weights that passes after the first token read; keys, values and drafters are not counted", Unit::Bytes),
             read_per_pass: resources.read_per_pass.unwrap_or(0),
             resident,
+            prefixes: PrefixMetrics::new(&mut all),
             registry: all.0,
         }
     }
@@ -137,6 +205,11 @@ impl Metrics {
     /// A request had its turn after so long.
     pub(crate) fn waited(&self, time: Duration) {
         self.queue_wait.observe(time.as_secs_f64());
+    }
+
+    /// What became of prefixes that the model keeps, up to now.
+    pub(crate) fn prefixes(&self, counts: PrefixCounts) {
+        self.prefixes.set(counts);
     }
 
     /// The model has ended an answer, whole or cancelled.

@@ -1,6 +1,6 @@
 //! What the server needs of a model.
 
-use lithos_engine::{Completion, EngineError, Event, Request, Sampling, TokenId};
+use lithos_engine::{Completion, EngineError, Event, PrefixCounts, Request, Sampling, TokenId};
 use lithos_protocol::{ApiError, Conversation};
 
 /// What clients are told about a model.
@@ -46,6 +46,11 @@ pub trait TextModel: Send + 'static {
 
     /// How tokens are chosen where a request does not say.
     fn default_sampling(&self) -> Sampling;
+
+    /// What became of prefixes that it keeps, if it keeps any.
+    fn prefixes(&self) -> Option<PrefixCounts> {
+        None
+    }
 
     /// What it takes of the machine.
     fn resources(&self) -> Resources {

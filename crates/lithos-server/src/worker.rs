@@ -96,6 +96,9 @@ fn answer(
         }
     })?;
     metrics.completed(&completion);
+    if let Some(counts) = model.prefixes() {
+        metrics.prefixes(counts);
+    }
     let ending = match completion.finish {
         FinishReason::Stop => stop_text(prompts, &job.stop, &completion)
             .map_or(Ending::Model, |stop| Ending::StopText(stop.to_owned())),

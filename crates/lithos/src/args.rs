@@ -25,6 +25,7 @@ use crate::commands::score::ScoreArgs;
 use crate::commands::serve::ServeArgs;
 use crate::draft_source::DraftSource;
 use crate::model::{self, Given, Opened};
+use crate::prefix_args::PrefixArgs;
 
 /// Run language models on this machine
 #[derive(Parser)]
@@ -107,6 +108,9 @@ pub struct ModelArgs {
     /// What is drafted.
     #[command(flatten)]
     pub drafts: DraftArgs,
+    /// Where prefixes are kept.
+    #[command(flatten)]
+    pub prefixes: PrefixArgs,
 }
 
 /// What is drafted. It changes how many passes a text takes.
@@ -216,12 +220,15 @@ impl ModelArgs {
         }
     }
 
-    /// Opens the model, with the drafter that was named.
+    /// Opens the model, with the drafter and the place for prefixes that were named.
     ///
     /// # Errors
-    /// As [`model::open`].
+    /// As [`model::open`]; or if prefixes cannot be kept there.
     pub fn open(&self, model: Given<'_>) -> anyhow::Result<Opened> {
-        model::open(model, self.drafts.draft.path(), self.options())
+        self.prefixes.check()?;
+        let mut opened = model::open(model, self.drafts.draft.path(), self.options())?;
+        opened.engine.keep_prefixes(&self.prefixes.options())?;
+        Ok(opened)
     }
 }
 

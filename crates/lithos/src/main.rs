@@ -15,6 +15,7 @@ mod launch;
 mod memory;
 mod model;
 mod output;
+mod prefix_args;
 mod prompts;
 mod scoring;
 mod serving;

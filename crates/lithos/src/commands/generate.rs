@@ -38,8 +38,8 @@ pub struct GenerateArgs {
     /// Go on past the tokens that end an answer
     #[arg(long)]
     ignore_eos: bool,
-    /// Print one JSON object at the end instead of the text: model, backend, fusion, prompt_tokens, generated_tokens,
-    /// token_ids, text, finish_reason (stop, length or cancelled), timings in seconds and tokens per second, and what became of
+    /// Print one JSON object at the end instead of the text: model, backend, fusion, prompt_tokens, cached_tokens (of those, not
+    /// computed again), generated_tokens, token_ids, text, finish_reason (stop, length or cancelled), timings in seconds and tokens per second, and what became of
     /// drafts (speculation; null where there are none)
     #[arg(long)]
     json: bool,
@@ -66,6 +66,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<ExitCode> {
     let tokens = prompt_tokens(args, &engine, &prompt)?;
     let request = Request {
         ignore_end: args.ignore_eos,
+        // Only on disk can there be something of earlier prompts.
+        reuse: args.model.prefixes.options().disk.is_some(),
         ..conversation::request(&engine, tokens, &args.answer, &args.sampling)?
     };
     engine.set_trace(trace.is_some());
@@ -143,12 +145,14 @@ fn raw_tokens(text: &Text, prompt: &str) -> anyhow::Result<Vec<TokenId>> {
 }
 
 fn result_json(engine: &Engine, completion: &Completion, load: Duration) -> Value {
-    let Completion { tokens, text, finish, prompt_tokens, timings, speculation, .. } = completion;
+    let Completion { tokens, text, finish, prompt_tokens, reused_tokens, timings, speculation } =
+        completion;
     json!({
         "model": engine.name(),
         "backend": engine.backend().name(),
         "fusion": model::fusion_name(engine),
         "prompt_tokens": prompt_tokens,
+        "cached_tokens": reused_tokens,
         "generated_tokens": tokens.len(),
         "token_ids": tokens,
         "text": text,
@@ -157,7 +161,7 @@ fn result_json(engine: &Engine, completion: &Completion, load: Duration) -> Valu
             "load_s": load.as_secs_f64(),
             "prefill_s": timings.prefill.as_secs_f64(),
             "decode_s": timings.decode.as_secs_f64(),
-            "prefill_tokens_per_s": timings.prefill_tokens_per_second(*prompt_tokens),
+            "prefill_tokens_per_s": timings.prefill_tokens_per_second(prompt_tokens - reused_tokens),
             "decode_tokens_per_s": timings.decode_tokens_per_second(tokens.len()),
         },
         "speculation": speculation,
