@@ -23,7 +23,6 @@ use crate::error::EngineError;
 use crate::generation::Generation;
 use crate::memory;
 use crate::options::{BackendKind, EngineOptions};
-use crate::output::Output;
 use crate::pages::PagePool;
 use crate::pass_costs::PassCosts;
 use crate::passes::PassTimes;

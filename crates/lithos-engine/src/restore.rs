@@ -14,6 +14,14 @@ use crate::prefix::{Cut, Part, RestorePoint, of_model};
 use crate::sequence::{Sequence, Slot};
 use crate::{PrefixCounts, PrefixOptions};
 
+/// A restore point, told apart.
+struct Parsed<'p> {
+    /// Which pages each cut has, and their bytes.
+    pieces: Vec<(Range<usize>, &'p [u8])>,
+    waiting: Waiting,
+    recurrent: &'p [u8],
+}
+
 impl Engine {
     /// Says how prefixes are kept. Without it they are, in memory, within a part of what was free when the model was opened.
     ///
@@ -155,7 +163,8 @@ impl Sequence<'_> {
         let Some(sizes) = self.engine.backend.state_sizes() else { return Ok(false) };
         let (_, page_tokens) = self.engine.backend.pages();
         let position = point.position();
-        let Some((pieces, waiting, recurrent)) = self.parse(point, sizes, page_tokens) else {
+        let Some(Parsed { pieces, waiting, recurrent }) = self.parse(point, sizes, page_tokens)
+        else {
             self.reset();
             return Ok(false);
         };
@@ -198,13 +207,12 @@ impl Sequence<'_> {
     }
 
     /// Which pages each of a point's cuts has, what waits for the drafter, and the recurrent state.
-    #[allow(clippy::type_complexity, reason = "three parts of one thing, used once")]
     fn parse<'p>(
         &self,
         point: &'p RestorePoint,
         sizes: StateSizes,
         page_tokens: usize,
-    ) -> Option<(Vec<(Range<usize>, &'p [u8])>, Waiting, &'p [u8])> {
+    ) -> Option<Parsed<'p>> {
         let mut pieces = Vec::with_capacity(point.cuts.len());
         let mut covered = 0;
         for (cut, bytes) in point.cuts.iter().zip(&point.keys) {
@@ -222,6 +230,6 @@ impl Sequence<'_> {
         let (waiting, recurrent) = Waiting::load(&point.state, width)?;
         let vocabulary = self.engine.vocabulary();
         let fits = recurrent.len() == sizes.recurrent && waiting.fits(point.position(), vocabulary);
-        fits.then_some((pieces, waiting, recurrent))
+        fits.then_some(Parsed { pieces, waiting, recurrent })
     }
 }

@@ -259,7 +259,7 @@ fn a_small_budget_keeps_what_is_asked_most_and_changes_no_answer() {
         let prompt = [&shared[..], &tokens(&mut random, 500, vocabulary)[..]].concat();
         reused.push(same(&mut with, &mut without, &prompt, "agents"));
     }
-    assert!(reused[2..].iter().all(|reused| *reused >= 512), "{reused:?}");
+    assert!(reused[1..].iter().all(|found| *found >= reused[1] && *found >= 256), "{reused:?}");
     with.keep_prefixes(&PrefixOptions { memory: Some(0), disk: None }).expect("none is kept");
     assert_eq!(branches(&mut with, &mut without, 40, "none"), 0);
 }
@@ -441,5 +441,5 @@ fn what_cannot_be_kept_is_said() {
     // It works without.
     let prompt: Vec<TokenId> = (0..10).map(TokenId).collect();
     assert_eq!(answer(&mut oracle, &prompt, true).1, 0);
-    assert_eq!(answer(&mut oracle, &prompt, true).1, 0);
+    assert_eq!(oracle.prefixes().memory_bytes, 0);
 }

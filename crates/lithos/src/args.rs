@@ -235,6 +235,7 @@ impl ModelArgs {
     /// # Errors
     /// As [`ModelArgs::open`].
     pub fn open_with_slots(&self, model: Given<'_>, slots: usize) -> anyhow::Result<Opened> {
+        self.prefixes.check()?;
         let options = EngineOptions { slots, ..self.options() };
         let mut opened = model::open(model, self.drafts.draft.path(), options)?;
         opened.engine.keep_prefixes(&self.prefixes.options())?;

@@ -1,7 +1,9 @@
 //! Where prefixes of prompts are kept, on the command line.
 
+use std::fs::DirBuilder;
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::Args;
 use lithos_engine::{PrefixDisk, PrefixOptions};
 
@@ -27,6 +29,22 @@ pub struct PrefixArgs {
 }
 
 impl PrefixArgs {
+    /// Makes the directory, which is better refused before a model is opened.
+    ///
+    /// # Errors
+    /// One line that names it.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let Some(PrefixDisk { folder, .. }) = self.options().disk else { return Ok(()) };
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        let made = builder.create(&folder);
+        made.map_err(|error| {
+            anyhow!("{}: prefixes cannot be kept there: {error}", folder.display())
+        })
+    }
+
     /// What to tell the engine.
     pub fn options(&self) -> PrefixOptions {
         let folder = self.prefix_dir.clone().filter(|folder| !folder.as_os_str().is_empty());

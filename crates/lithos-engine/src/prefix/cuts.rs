@@ -52,7 +52,8 @@ impl Cuts {
         let least = self.spacing / PARTS;
         let ends_here = |index: usize| {
             let end = position + index + 1;
-            end >= last + least && (end % self.spacing == 0 || self.ends.contains(&tokens[index]))
+            end >= last + least
+                && (end.is_multiple_of(self.spacing) || self.ends.contains(&tokens[index]))
         };
         (0..tokens.len()).find(|index| ends_here(*index)).map(|index| index + 1)
     }
@@ -65,7 +66,7 @@ impl Cuts {
 
     /// Whether a pass ends here whatever follows, though there may be no cut.
     pub(crate) fn ends_pass(&self, position: usize) -> bool {
-        position % self.chunk == 0
+        position.is_multiple_of(self.chunk)
     }
 
     /// All cuts of a prompt, of a model with this digest.
@@ -83,7 +84,9 @@ impl Cuts {
 
     /// Whether a large state is kept at this cut of a prompt: at the end of a message, now and then, and at the prompt's last one.
     pub(crate) fn keeps_large_states(&self, end: usize, is_last: bool) -> bool {
-        is_last || end % self.spacing != 0 || end % (STATES_APART * self.spacing) == 0
+        is_last
+            || !end.is_multiple_of(self.spacing)
+            || end.is_multiple_of(STATES_APART * self.spacing)
     }
 
     /// What the rule depends on, in words.
