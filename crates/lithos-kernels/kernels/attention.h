@@ -15,10 +15,10 @@
 #define FINE_KEYS 32
 #define MOST_RANGE_KEYS 256
 // Tiles of eight queries that a simdgroup multiplies at once: with keys, and with values.
-#define KEY_TILES 6
-#define VALUE_TILES 3
+#define KEY_TILES 2
+#define VALUE_TILES 1
 // Heads that a simdgroup loads before it stages the first of them.
-#define LOADED_HEADS 4
+#define LOADED_HEADS 1
 // What a partial result holds behind the weighted values: the largest score, the sum of weights, and nothing.
 #define PARTIAL_HEADER 4
 
@@ -466,24 +466,31 @@ TASK void add_values(THREAD const Memory& memory, THREAD const Worker& worker, D
     }
 }
 
-// A task is (slot, key/value head, range of keys): keeps those of the pass's keys that fall in the range, then attends to the range with
+// A task is (slot, key/value head, range of keys), or a part of the queries of one: keeps those of the pass's keys that fall in the range, then attends to the range with
 // every row and query head of the group. A partial result is the weighted values, the largest score and the sum of weights.
 template <uint KEYS, uint REACH = REACH_OWN>
 BODY void attend_range(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const AttendRecord& record) {
     worker.staged.form = 0;
     uint count = 0;
     for (uint entry = 0; entry < memory.step->slots_used; ++entry) count += range_tasks(memory, record, entry);
+    // Where there are fewer ranges than workers, several share the queries of one. Each keeps the range's new keys, which are the same.
+    uint parts = min(max(worker.workers / max(count, 1u), 1u), MOST_QUERY_PARTS);
+    count *= parts;
     for (uint task = first_task(worker, count); task < count; task += worker.workers) {
-        RangeTask range = range_task(memory, record, task);
+        RangeTask range = range_task(memory, record, task / parts);
+        uint tiles = (memory.step->slots[range.entry].rows * record.group + 7) / 8, share = (tiles + parts - 1) / parts;
+        uint begin = task % parts * share, end = min(tiles, begin + share);
+        if (begin >= end) continue;
         // What the next task reads comes while this one computes.
         if (task < worker.workers) expect_range<KEYS>(memory, worker, record, range);
-        if (task + worker.workers < count) expect_range<KEYS>(memory, worker, record, range_task(memory, record, task + worker.workers));
-        uint tiles = (memory.step->slots[range.entry].rows * record.group + 7) / 8;
+        if (task + worker.workers < count) {
+            expect_range<KEYS>(memory, worker, record, range_task(memory, record, (task + worker.workers) / parts));
+        }
         RangePlace place = range_place(worker, record.kept.width, range.end - range.start);
-        uint turns = (tiles + place.tiles - 1) / place.tiles, most = (tiles + turns - 1) / turns;
-        for (uint first = 0; first < tiles; first += most) {
-            uint now = min(most, tiles - first);
-            stage_range<KEYS>(memory, worker, record, range, place, first * 8, now, first == 0);
+        uint turns = (end - begin + place.tiles - 1) / place.tiles, most = (end - begin + turns - 1) / turns;
+        for (uint first = begin; first < end; first += most) {
+            uint now = min(most, end - first);
+            stage_range<KEYS>(memory, worker, record, range, place, first * 8, now, first == begin);
             worker_barrier();
             score_range<KEYS>(memory, worker, record, range, place, now);
             worker_barrier();

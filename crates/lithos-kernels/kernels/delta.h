@@ -193,6 +193,19 @@ TASK DeltaInputs delta_inputs(THREAD const Memory& memory, THREAD const Worker& 
     return inputs;
 }
 
+// Asks for the rows of the log that are folded, which a pass's weights have pushed out of the caches: a head's keys, and corrections of some
+// adjacent columns.
+TASK void expect_log(THREAD const Worker& worker, THREAD const DeltaRecord& record, THREAD const SlotRows& slot, THREAD const DeltaKept& kept,
+                     uint key_head, uint first_column, uint columns) {
+    uint width = record.key_width, key_lines = (width + 31) / 32, lines = key_lines + columns / 32 + 1, row_floats = record.value_heads * record.value_width;
+    for (uint i = thread_of(worker); i < (slot.position - slot.state_position) * lines; i += threads_of(worker)) {
+        uint ring = (slot.state_position + i / lines) % RING_ROWS, line = i % lines;
+        DEVICE const float* keys = kept.keys + (ring * record.key_heads + key_head) * width + min(line * 32, width - 1);
+        DEVICE const float* deltas = kept.deltas + ring * row_floats + min(first_column + (line - min(line, key_lines)) * 32, row_floats - 1);
+        expect((DEVICE const uchar*)(line < key_lines ? keys : deltas));
+    }
+}
+
 // Folds the accepted rows of the last pass into the columns, and stores them.
 TASK void fold_rows(THREAD const Worker& worker, THREAD const DeltaRecord& record, THREAD const SlotRows& slot, THREAD const DeltaKept& kept,
                     uint key_head, uint head, uint first_column, THREAD DeltaInputs& inputs) {
@@ -281,6 +294,7 @@ BODY void gated_delta(THREAD const Memory& memory, THREAD Worker& worker, DEVICE
         bool present = worker.simdgroup < members && unit < units;
         uint head = key_head * repeat + min(unit, units - 1) / blocks, first_column = min(unit, units - 1) % blocks * DELTA_COLUMNS;
         DeltaKept kept = delta_kept(memory, record, slot.slot);
+        expect_log(worker, record, slot, kept, key_head, (key_head * units + part * members) * DELTA_COLUMNS, members * DELTA_COLUMNS);
         DeltaInputs inputs;
         if (present) inputs = delta_inputs(memory, worker, record, slot, kept, head, first_column);
         stage_units_of_length(memory, worker, record, slot, key_head, kept.keys, part == 0);

@@ -282,6 +282,41 @@ TASK void sum_streamed(THREAD const Memory& memory, THREAD const Worker& worker,
     }
 }
 
+// The same of BF16, from the operand that was staged in halves for units of `COLUMNS` columns a lane: some of its own make one of those.
+template <uint CODES, uint COLUMNS>
+TASK void sum_beside(THREAD const Memory& memory, THREAD const Worker& worker, THREAD const Projection& projection,
+                     THREAD const OperandRow& row, THREAD const OperandPlace& place, float form, uint task, THREAD float* sums) {
+    // Words whose loads are under way at once.
+    const uint at_once = 4, parts = COLUMNS / LANE_COLUMNS(CODES) + (COLUMNS == 0 ? 1 : 0);
+    uint lane = matrix_lane(worker.lane);
+    for (uint i = 0; i < STEP_TILES; ++i) {
+        if (task + i * projection.stride >= projection.tiles) continue;
+        Tile tile = tile_of<SCALES_NONE, SCALES_NONE>(memory, projection.first, projection.first_tile + task + i * projection.stride);
+        for (uint staged = 0; staged < place.units; staged += place.room) {
+            if (!place.whole) stage_units<COLUMNS, FORM_HALVES>(worker, row, place, staged, place.room, form);
+            uint end = min(place.units - staged, place.room) * parts;
+#pragma unroll 1
+            for (uint first = 0; first < end; first += at_once) {
+                UnitWord words[at_once];
+#pragma unroll
+                for (uint j = 0; j < at_once; ++j) {
+                    uint at = first + j, unit = ((staged + at / parts) * worker.simdgroups + worker.simdgroup) * parts + at % parts;
+                    words[j].codes.x = words[j].codes.y = words[j].codes.z = words[j].codes.w = 0;
+                    if (at < end && unit < projection.units.end) words[j].codes = load_once(tile.codes + unit * 32 + lane);
+                }
+#pragma unroll
+                for (uint j = 0; j < at_once; ++j) {
+                    uint at = min(first + j, end - 1);
+                    SHARED const uint* run = place.runs + at / parts * 32 * FORM_WORDS(COLUMNS, FORM_HALVES);
+                    float low[4], high[4];
+                    decode_word<CODES, SCALES_NONE, SCALES_NONE>(words[j], 0, low, high);
+                    multiply_beside<COLUMNS>(run, worker.lane, at % parts, low, high, sums + 4 * i);
+                }
+            }
+        }
+    }
+}
+
 // Where the shares of a step's sums lie.
 TASK SHARED float* shares_of_step(THREAD const Worker& worker, uint step) {
     return worker.shared + step % SUM_SETS * worker.simdgroups * STEP_TILES * TILE_ROWS * BLOCK_ROWS;
@@ -290,10 +325,14 @@ TASK SHARED float* shares_of_step(THREAD const Worker& worker, uint step) {
 // Projects up to BLOCK_ROWS rows; `finish_step` puts the sums of each step into `output`, which has `rows`. Every row's sum has the same
 // order whatever the number of rows. Simdgroups do not wait for each other at the end of a step: they add up its sums at the end of the
 // next.
-template <uint CODES, uint SCALES, uint BIASES, uint PAIRED, class OUTPUT>
+//
+// A matrix of BF16 beside one that is multiplied in halves takes the operand as that one has staged it: `BESIDE` is the columns of a lane
+// there, or 0.
+template <uint CODES, uint SCALES, uint BIASES, uint PAIRED, uint BESIDE = 0, class OUTPUT>
 TASK void project(THREAD const Memory& given_memory, THREAD Worker& given_worker, THREAD const Projection& projection,
                   DEVICE const OperandRecord& operand, uint first_row, THREAD OUTPUT& output, uint task) {
-    const uint columns = LANE_COLUMNS(CODES), form = OPERAND_FORM(CODES, SCALES);
+    const uint columns = BESIDE != 0 ? BESIDE : LANE_COLUMNS(CODES), form = BESIDE != 0 ? FORM_HALVES : OPERAND_FORM(CODES, SCALES);
+    const bool ringed = form == FORM_HALVES && BESIDE == 0;
     // Copies, which stay in registers also where bodies are called.
     Memory memory = given_memory;
     Worker worker = given_worker;
@@ -302,20 +341,25 @@ TASK void project(THREAD const Memory& given_memory, THREAD Worker& given_worker
         begin_sets(thread_of(worker), worker.simdgroups);
         worker.steps = 0;
     }
-    OperandPlace place = operand_place<columns, form>(worker, projection.units);
+    UnitRange staged_units = projection.units;
+    if (BESIDE != 0) staged_units.end = staged_units.all = (operand.width + 4 * columns - 1) / (4 * columns);
+    OperandPlace place = operand_place<columns, form>(worker, staged_units);
     SHARED uint* ring = worker.operand + worker.simdgroup * RING_UNITS * RING_SLOT_WORDS;
     Requests requests;
-    if (form == FORM_HALVES) {
+    if (ringed) {
         // Weights are on their way before the operand is there.
         begin_requests<SCALES, PAIRED>(memory, worker, projection, task, place.units, requests);
         for (uint i = 0; i < RING_UNITS; ++i) request_next<SCALES>(worker, ring, i, requests);
     }
+    expect_norm<columns>(memory, worker, operand, place);
     await_previous();
     OperandRow row = operand_row<columns>(memory, worker, operand, projection.gathered, first_row, output.rows);
     float factor = 1.0f;
     if (!is_staged<columns, form>(worker, operand, place, projection.gathered, first_row, output.rows)) {
         factor = stage_operand<columns, form>(worker, row, place);
     }
+    // Again, so that the loads of the operand have the registers.
+    if (ringed) begin_requests<SCALES, PAIRED>(memory, worker, projection, task, place.units, requests);
     uint lane = matrix_lane(worker.lane);
     float undo = operand_statistics(worker, worker.simdgroup, lane % 4 * 2)[1];
     float second_undo = operand_statistics(worker, worker.simdgroup, lane % 4 * 2 + 1)[1];
@@ -323,7 +367,7 @@ TASK void project(THREAD const Memory& given_memory, THREAD Worker& given_worker
     // Not before: what waits for its use takes registers from the loads of the operand.
     Stream stream;
     UnitWord words[REQUESTED_UNITS][STEP_TILES];
-    if (form != FORM_HALVES) {
+    if (!ringed && BESIDE == 0) {
         begin_step<SCALES, BIASES, PAIRED>(memory, projection, task, stream);
 #pragma unroll
         for (uint i = 0; i < REQUESTED_UNITS; ++i) {
@@ -337,7 +381,9 @@ TASK void project(THREAD const Memory& given_memory, THREAD Worker& given_worker
         if (more) {
             float sums[4 * STEP_TILES];
             for (uint i = 0; i < 4 * STEP_TILES; ++i) sums[i] = 0.0f;
-            if (form == FORM_HALVES) {
+            if (BESIDE != 0) {
+                sum_beside<CODES, columns>(memory, worker, projection, row, place, factor, task, sums);
+            } else if (ringed) {
                 sum_requested<CODES, SCALES, PAIRED>(memory, worker, projection, row, place, factor, task, ring, requests, sums);
             } else {
                 sum_streamed<CODES, SCALES, BIASES, PAIRED>(memory, worker, projection, row, place, factor, task, stream, words, sums);
@@ -356,7 +402,7 @@ TASK void project(THREAD const Memory& given_memory, THREAD Worker& given_worker
             uint step = worker.steps - (more ? 2 : 1);
             await_full_set(step);
             if (row_factor == 0.0f) {
-                row_factor = norm_factor(worker, row, thread_of(worker) % BLOCK_ROWS) * (form == FORM_FLOATS ? 1.0f : HALVES_FACTOR(CODES));
+                row_factor = norm_factor(worker, row, thread_of(worker) % BLOCK_ROWS) * (ringed ? HALVES_FACTOR(CODES) : 1.0f);
             }
             finish_step<PAIRED>(memory, worker, projection, row_factor, shares_of_step(worker, step), pending, output);
             announce_empty_set(step, worker.lane);
@@ -422,6 +468,32 @@ BODY void linear(THREAD const Memory& memory, THREAD Worker& worker, DEVICE cons
             if (last_of_team(worker, arrivals, slices)) add_slices(worker, projection, output, first_slice, slices, team);
             worker_barrier();
         }
+    }
+}
+
+// The same beside a matrix of the phase that is multiplied in halves with the same rows, of which a lane has `COLUMNS` columns.
+template <uint CODES, uint SCALES, uint BIASES, uint COLUMNS>
+BODY void linear_beside(THREAD const Memory& memory, THREAD Worker& worker, DEVICE const LinearRecord& record) {
+    if (!TAKES_STAGED) {
+        linear<CODES, SCALES, BIASES>(memory, worker, record);
+        return;
+    }
+    uint first_row = record.row_set == 0 ? 0 : memory.step->logit_first_row;
+    uint rows = record.row_set == 0 ? memory.step->rows : memory.step->logit_rows;
+    Projection projection = projection_of(worker, record.matrix, record.matrix, record.outputs, worker.workers, 0, 1);
+    uint task = first_task(worker, projection.tiles);
+    for (uint row = 0; task < projection.tiles && row < rows; row += BLOCK_ROWS) {
+        Output output = output_of(memory.arena + record.output, record.outputs, row, rows, record.add);
+        project<CODES, SCALES, BIASES, 0, COLUMNS>(memory, worker, projection, record.operand, first_row + row, output, task);
+    }
+}
+
+// Asks for the matrix of such a projection: all workers together, before they begin another one.
+TASK void expect_beside(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const LinearRecord& record) {
+    if (!TAKES_STAGED) return;
+    uint lines = (record.outputs + TILE_ROWS - 1) / TILE_ROWS * record.matrix.units * 4;
+    for (uint line = thread_of(worker) * worker.workers + worker.index; line < lines; line += threads_of(worker) * worker.workers) {
+        expect(memory.weights + (size_t)record.matrix.codes * 16 + (size_t)line * 128);
     }
 }
 

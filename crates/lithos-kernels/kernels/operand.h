@@ -159,6 +159,26 @@ TASK float half_factor(float largest) {
     return float_of_bits((261u - exponent) << 23);
 }
 
+// Multiplies a lane's columns from `start` on with the weights of the norm.
+template <uint COLUMNS> TASK void scale_columns(THREAD const OperandRow& row, uint start, THREAD float* values) {
+    float scales[COLUMNS];
+    load_columns<COLUMNS>(row.weights, start, row.width, row.full, scales);
+    for (uint column = 0; column < COLUMNS; ++column) values[column] *= scales[column] + row.offset;
+}
+
+// Asks for the weights of the norm over this simdgroup's columns. No launch writes them, and the stream of a matrix has pushed them out of
+// the caches.
+template <uint COLUMNS>
+TASK void expect_norm(THREAD const Memory& memory, THREAD const Worker& worker, DEVICE const OperandRecord& operand,
+                      THREAD const OperandPlace& place) {
+    if (operand.norm == NOTHING) return;
+    for (uint at = worker.lane * 32; at < place.units * 4 * COLUMNS; at += 32 * 32) {
+        uint unit = place.range.first + at / (4 * COLUMNS) * worker.simdgroups + worker.simdgroup;
+        uint column = min(unit * 4 * COLUMNS + at % (4 * COLUMNS), operand.width - 1);
+        expect((DEVICE const uchar*)(small_array(memory, operand.norm) + column));
+    }
+}
+
 // What a simdgroup knows of each row over its columns: the sum of squares, and what undoes the factor of their form.
 TASK SHARED float* operand_statistics(THREAD const Worker& worker, uint simdgroup, uint row) {
     return worker.shared + SUMS_FLOATS(worker.simdgroups) + (simdgroup * BLOCK_ROWS + row) * 2;
@@ -174,21 +194,18 @@ TASK float stage_operand(THREAD const Worker& worker, THREAD const OperandRow& r
     float squares = 0.0f, largest = 0.0f, factor = 1.0f;
 #pragma unroll 1
     for (uint first = 0; first < place.units; first += at_once) {
-        float values[at_once][COLUMNS], scales[at_once][COLUMNS];
+        float values[at_once][COLUMNS];
 #pragma unroll
         for (uint i = 0; i < at_once; ++i) {
             uint start = operand_start<COLUMNS>(worker, place, first + i);
             if (first + i < place.units) load_columns<COLUMNS>(row.x, start, row.width, row.full, values[i]);
-            if (first + i < place.units && row.normed) load_columns<COLUMNS>(row.weights, start, row.width, row.full, scales[i]);
         }
 #pragma unroll
         for (uint i = 0; i < at_once; ++i) {
             if (first + i >= place.units) continue;
-            for (uint column = 0; column < COLUMNS; ++column) {
-                squares += values[i][column] * values[i][column];
-                if (row.normed) values[i][column] *= scales[i][column] + row.offset;
-                largest = max(largest, magnitude(values[i][column]));
-            }
+            for (uint column = 0; column < COLUMNS; ++column) squares += values[i][column] * values[i][column];
+            if (row.normed) scale_columns<COLUMNS>(row, operand_start<COLUMNS>(worker, place, first + i), values[i]);
+            for (uint column = 0; column < COLUMNS; ++column) largest = max(largest, magnitude(values[i][column]));
         }
         if (FORM != FORM_FLOATS) {
             largest = max(largest, lane_xor(largest, 1));
@@ -219,13 +236,12 @@ TASK float stage_operand(THREAD const Worker& worker, THREAD const OperandRow& r
 template <uint COLUMNS, uint FORM>
 TASK void stage_units(THREAD const Worker& worker, THREAD const OperandRow& row, THREAD const OperandPlace& place, uint first, uint count,
                       float factor) {
-    float values[COLUMNS], scales[COLUMNS];
+    float values[COLUMNS];
     simd_fence();
     for (uint i = first; i < min(first + count, place.units); ++i) {
         uint start = operand_start<COLUMNS>(worker, place, i);
         load_columns<COLUMNS>(row.x, start, row.width, row.full, values);
-        if (row.normed) load_columns<COLUMNS>(row.weights, start, row.width, row.full, scales);
-        for (uint column = 0; row.normed && column < COLUMNS; ++column) values[column] *= scales[column] + row.offset;
+        if (row.normed) scale_columns<COLUMNS>(row, start, values);
         put_operand<COLUMNS, FORM>(place.runs + (i - first) * 32 * FORM_WORDS(COLUMNS, FORM), worker.lane, values, factor);
     }
     simd_fence();

@@ -213,6 +213,16 @@ template <uint WIDE> TASK void multiply_floats(float* sums, const float* low, co
     multiply_tf32(sums, a0, a1, a2, a3, b0, b1);
 }
 
+// Whether matrices of BF16 take the operand that a matrix beside them has staged in halves.
+#define TAKES_STAGED 1
+// The same with the `part`-th 16 columns of a unit that was staged in halves, `COLUMNS` columns for a lane, and A of BF16.
+template <uint COLUMNS> TASK void multiply_beside(const uint* run, uint lane, uint part, const float* low, const float* high, float* sums) {
+    uint column = part * 16 + lane % 4 * 4, word = column % COLUMNS / 2;
+    uint2 pairs = *(const uint2*)(run + (word / 4 * 32 + lane / 4 * 4 + column / COLUMNS) * 4 + word % 4);
+    multiply_tf32(sums, low[0], high[0], low[1], high[1], float_of_half(pairs.x & 0xffffu), float_of_half(pairs.x >> 16));
+    multiply_tf32(sums, low[2], high[2], low[3], high[3], float_of_half(pairs.y & 0xffffu), float_of_half(pairs.y >> 16));
+}
+
 TASK void put_pair(float* at, float first, float second) { *(float2*)at = make_float2(first, second); }
 
 // What this worker wrote before is visible to a worker that sees the counter's new value.
@@ -285,6 +295,9 @@ TASK void await_empty_set(uint step) {
 TASK void announce_full_set(uint step, uint lane) { announce_set(set_barrier(step % SUM_SETS), lane); }
 TASK void await_full_set(uint step) { await_set(set_barrier(step % SUM_SETS), step / SUM_SETS % 2); }
 TASK void announce_empty_set(uint step, uint lane) { announce_set(set_barrier(SUM_SETS + step % SUM_SETS), lane); }
+
+// Workers at most that share the queries of a range of keys.
+#define MOST_QUERY_PARTS 16u
 
 // Columns of a row that a lane loads at once to stage them.
 #define OPERAND_COLUMNS 16

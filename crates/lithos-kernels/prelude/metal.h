@@ -153,6 +153,11 @@ TASK void multiply_floats(thread float* sums, thread const float* low, thread co
     sums[3] = result.thread_elements().y;
 }
 
+// Whether matrices of BF16 take the operand that a matrix beside them has staged in halves.
+#define TAKES_STAGED 0
+template <uint COLUMNS>
+TASK void multiply_beside(threadgroup const uint*, uint, uint, thread const float*, thread const float*, thread float*) {}
+
 TASK void put_pair(threadgroup float* at, float first, float second) {
     at[0] = first;
     at[1] = second;
@@ -187,6 +192,9 @@ TASK void await_empty_set(uint) {}
 TASK void announce_full_set(uint, uint) {}
 TASK void await_full_set(uint) { worker_barrier(); }
 TASK void announce_empty_set(uint, uint) {}
+
+// Workers at most that share the queries of a range of keys.
+#define MOST_QUERY_PARTS 1u
 
 // Columns of a row that a lane loads at once to stage them.
 #define OPERAND_COLUMNS 16

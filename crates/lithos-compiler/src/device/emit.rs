@@ -18,7 +18,12 @@ pub(crate) fn body(phases: &[PhaseCalls], scopes: &[String]) -> (String, Vec<u32
     let mut text = String::new();
     let mut words = Vec::new();
     // A projection waits itself, when it has requested its first weights; experts are chosen by what came before.
-    if phases.first().is_some_and(|calls| calls.iter().any(|call| call.tiles == 0)) {
+    let waits = phases.first().is_some_and(|calls| calls.iter().any(|call| call.tiles == 0));
+    // Passes after the end of a loop have no rows. A projection finds that out, too, and its records come sooner without another question.
+    if waits || phases.len() > 1 {
+        text += "    if (step->rows == 0) return;\n";
+    }
+    if waits {
         text += "    await_previous();\n";
     }
     let shapes: Vec<Vec<_>> = phases.iter().map(|calls| shape(calls)).collect();
@@ -71,6 +76,15 @@ fn calls(
         Some(stride) => format!("repeat * {stride} + {offset}"),
         None => offset.to_string(),
     };
+    let mut ahead = offset;
+    for call in phase {
+        if call.beside {
+            let (record, place) = (call.record_type, place_of(ahead));
+            let _ =
+                writeln!(text, "{indent}expect_beside(memory, worker, RECORD({record}, {place}));");
+        }
+        ahead += call.words.len();
+    }
     let equal = |a: &Call, b: &Call| {
         let same = a.function == b.function && a.record_type == b.record_type;
         // Those that go on where the one before ends are one run, and have a call of their own.
@@ -162,6 +176,7 @@ mod tests {
             tiles: 0,
             stages: false,
             goes_on: false,
+            beside: false,
         }]
     }
 
@@ -202,11 +217,21 @@ mod tests {
     }
 
     #[test]
+    fn a_matrix_beside_another_is_asked_for_before_it() {
+        let mut phase = [call("linear<X>", 1), call("linear_beside<Y>", 2)].concat();
+        phase[1].beside = true;
+        let (text, _) = body(&[phase], &["part".into()]);
+        let place = |what: &str| text.find(what).expect(what);
+        let asked = place("expect_beside(memory, worker, RECORD(R, 2));");
+        assert!(asked < place("linear<X>") && place("linear<X>") < place("linear_beside<Y>"));
+    }
+
+    #[test]
     fn only_projections_begin_before_the_launch_before_ends() {
         let mut matrix = call("m", 9);
         matrix[0].tiles = 40;
         let waits = |phase: PhaseCalls| {
-            body(&[phase], &["part".into()]).0.starts_with("    await_previous();")
+            body(&[phase], &["part".into()]).0.contains("    await_previous();")
         };
         assert!(waits(call("p", 1)));
         assert!(!waits(matrix.clone()));

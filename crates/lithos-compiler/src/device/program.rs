@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::emit::{PhaseCalls, body, projects};
 use super::lanes::LaneLayoutError;
 use super::places::{KeyValues, Places};
-use super::records::{Recorder, Slices};
+use super::records::{Recorder, Slices, lay_beside};
 use crate::regions::Fusion;
 use crate::schedule::{CompileError, MergeIn, Options, PassKind, Schedule};
 use crate::step::{MAX_DECODE_ROWS, StepState};
@@ -35,6 +35,9 @@ pub struct DeviceOptions {
 
 /// Fine ranges of attention before the first of `range_keys`: a short context has enough of them for all workers.
 pub(crate) const FINE_RANGES: usize = 32;
+
+/// Calls of a kernel at most for bodies to be copied into it.
+const MOST_COPIED: usize = 16;
 
 /// Words behind its own records that a phase asks for: `expect_records` of `worker.h`.
 const EXPECTED_WORDS: usize = 96;
@@ -232,6 +235,7 @@ impl Program {
                     let (before, call) = calls.split_at_mut(at);
                     call[0].join_to(&before[at - 1]);
                 }
+                lay_beside(&mut calls);
                 Ok(calls)
             })
             .collect::<Result<_, DeviceError>>()?;
@@ -265,21 +269,20 @@ impl Program {
 
     /// The program's text.
     pub fn text(&self, language: Language) -> String {
-        // Tasks that are called from many places are compiled once.
+        // Bodies are copied to where they are called: called, they want more registers. A kernel of many calls takes minutes so.
         let mut text = String::new();
-        if self.launches.iter().any(|launch| launch.joins) {
+        let calls = |kernel: &String| kernel.matches("(memory, worker, RECORD").count();
+        if self.kernels.iter().any(|kernel| calls(kernel) > MOST_COPIED) {
             text += "#define MANY_CALLS\n";
         }
         text += &library(language, &StepState::c_text());
         text += "#define RECORD(Type, at) *(DEVICE const Type*)(records + (at))\n";
         for (kernel, body) in self.kernels.iter().enumerate() {
-            // Passes after the end of a loop have no rows.
             let _ = write!(
                 text,
                 "\n{} {{\n    threadgroup float shared[SHARED_FLOATS];\n    \
                  Memory memory = {{weights, arena, states, step, tokens, pages, joins}};\n    \
                  admit_next();\n    \
-                 if (step->rows == 0) return;\n    \
                  Worker worker = THIS_WORKER;\n{body}}}\n",
                 language.signature(&Self::kernel_name(kernel))
             );

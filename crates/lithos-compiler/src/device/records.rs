@@ -31,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) stages: bool,
     /// Whether it goes on where the call before it ends: the same operand, and a matrix that lies behind the other's.
     pub(crate) goes_on: bool,
+    /// Whether it takes the operand that another call of the phase has staged.
+    pub(crate) beside: bool,
 }
 
 impl Call {
@@ -43,6 +45,7 @@ impl Call {
             tiles: 0,
             stages: false,
             goes_on: false,
+            beside: false,
         }
     }
 
@@ -67,6 +70,40 @@ impl Call {
             && first.operand == second.operand
             && first.matrix.units == second.matrix.units
             && first.matrix.codes + grains == second.matrix.codes;
+    }
+}
+
+/// Makes projections of BF16 take their operand as another one of the phase stages it, if that one multiplies the same rows in halves.
+pub(crate) fn lay_beside(calls: &mut [Call]) {
+    // Columns of a lane in a unit of formats that are multiplied in halves.
+    const HALVES: [(&str, usize); 2] =
+        [("<CODES_E4M3, SCALES_NONE,", 8), ("<CODES_E2M1, SCALES_E4M3,", 16)];
+    const PLAIN: &str = "linear<CODES_BF16, SCALES_NONE, SCALES_NONE>";
+    let linear = |call: &Call| call.function.starts_with("linear<");
+    let record = |call: &Call| -> LinearRecord {
+        bytemuck::pod_read_unaligned(bytemuck::cast_slice(&call.words))
+    };
+    let staged: Vec<(usize, LinearRecord)> = calls
+        .iter()
+        .filter(|call| linear(call))
+        .filter_map(|call| {
+            let (_, columns) = HALVES.iter().find(|(format, _)| call.function.contains(format))?;
+            Some((*columns, record(call)))
+        })
+        .filter(|(_, record)| record.slices == 1)
+        .collect();
+    for call in calls.iter_mut().filter(|call| call.function == PLAIN) {
+        let own = record(call);
+        let same = |(_, other): &&(usize, LinearRecord)| {
+            (other.operand, other.row_set) == (own.operand, own.row_set)
+        };
+        if let Some((columns, _)) = staged.iter().find(same) {
+            call.function =
+                format!("linear_beside<CODES_BF16, SCALES_NONE, SCALES_NONE, {columns}>");
+            call.beside = true;
+            // Each is a call of its own.
+            call.goes_on = false;
+        }
     }
 }
 
@@ -551,5 +588,30 @@ mod tests {
         }
         assert_eq!(slices.take(&layout(4096, 1024)).0, 1);
         assert_eq!(slices.take(&layout(48, 1024)).0, 1);
+    }
+
+    fn linear(format: &str, codes: u32) -> Call {
+        let mut record: LinearRecord = bytemuck::Zeroable::zeroed();
+        (record.outputs, record.slices) = (48, 1);
+        (record.matrix.units, record.matrix.codes) = (10, codes);
+        Call::new(format!("linear<CODES_{format}, SCALES_NONE, SCALES_NONE>"), record)
+    }
+
+    #[test]
+    fn small_matrices_take_the_rows_of_one_that_is_multiplied_in_halves() {
+        // Three tiles of ten units: the second of BF16 lies behind the first.
+        let mut calls = vec![linear("E4M3", 0), linear("BF16", 5000), linear("BF16", 5960)];
+        let before = calls[1].clone();
+        calls[2].join_to(&before);
+        assert!(calls[2].goes_on, "alone they are a run");
+        let mut alone = calls[1..].to_vec();
+        lay_beside(&mut alone);
+        assert_eq!(alone, calls[1..]);
+        lay_beside(&mut calls);
+        assert_eq!(calls[0], linear("E4M3", 0));
+        for call in &calls[1..] {
+            assert_eq!(call.function, "linear_beside<CODES_BF16, SCALES_NONE, SCALES_NONE, 8>");
+            assert!(call.beside && !call.goes_on);
+        }
     }
 }
