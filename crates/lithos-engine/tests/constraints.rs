@@ -59,7 +59,7 @@ fn json_answer(engine: &mut Engine, sampling: &Sampling, schema: Value) -> Value
 /// A schema, and whether a value is valid against it.
 type Case = (Value, fn(&Value) -> bool);
 
-fn texts<'v>(value: &'v Value, most: usize) -> Option<&'v str> {
+fn texts(value: &Value, most: usize) -> Option<&str> {
     value.as_str().filter(|text| text.chars().count() <= most)
 }
 
