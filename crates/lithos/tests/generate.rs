@@ -23,7 +23,7 @@ fn keys(value: &Value) -> Vec<&str> {
 fn json_holds_what_was_measured() {
     let model = text_model();
     let result = generate(model.path(), &["--json", "--fusion", "layer", "Hello"]).json();
-    let wanted = "model backend fusion prompt_tokens generated_tokens token_ids text finish_reason timings speculation";
+    let wanted = "model backend fusion prompt_tokens cached_tokens generated_tokens token_ids text finish_reason timings speculation";
     assert_eq!(keys(&result), wanted.split(' ').collect::<Vec<_>>());
     let wanted = "load_s prefill_s decode_s prefill_tokens_per_s decode_tokens_per_s";
     assert_eq!(keys(&result["timings"]), wanted.split(' ').collect::<Vec<_>>());
