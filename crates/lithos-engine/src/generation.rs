@@ -45,7 +45,7 @@ pub(crate) enum Stage {
     Prefill {
         /// Tokens of it that are.
         done: usize,
-        /// The engine's step in which it was its turn last.
+        /// The engine's step in which it was its turn last, or it was admitted.
         turn: u64,
     },
     /// Tokens are chosen by the host, one pass after another.

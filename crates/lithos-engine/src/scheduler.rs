@@ -84,7 +84,7 @@ impl Engine {
             limit,
             sampler,
             output,
-            stage: Stage::Prefill { done: reused, turn: 0 },
+            stage: Stage::Prefill { done: reused, turn: self.turn },
             reused,
             path,
             unwritten,
@@ -201,9 +201,9 @@ impl Engine {
         generation: &mut Generation,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Option<FinishReason>, EngineError> {
-        let Stage::Prefill { done, turn } = generation.stage else { return Ok(None) };
+        let Stage::Prefill { done, .. } = generation.stage else { return Ok(None) };
         let total = generation.request.prompt.len();
-        if turn == 0 {
+        if done == generation.reused {
             // Nothing can refuse the request any more: whoever waits may know that it has begun.
             on_event(generation.id, Event::Prefill { done, total });
         }

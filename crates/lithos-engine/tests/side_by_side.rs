@@ -221,6 +221,27 @@ fn long_prompts_do_not_silence_a_stream() {
     assert_eq!(steps, 60 - 2 - chunks, "a token a step");
 }
 
+#[test]
+fn short_prompts_that_keep_coming_do_not_hold_up_a_long_one() {
+    let options = EngineOptions { chunk: Some(32), ..with_slots(3) };
+    let mut engine = built_in(options);
+    let long = engine.admit(Request::new(vec![TokenId(9); 400])).expect("is admitted");
+    let (mut steps, mut done) = (0, 0);
+    while done < 400 {
+        while engine.free_slots() > 0 {
+            let mut short = Request::new(vec![TokenId(8); 4]);
+            short.max_tokens = Some(1);
+            engine.admit(short).expect("is admitted");
+        }
+        engine.step(&mut |id, event| match event {
+            Event::Prefill { done: taken_in, .. } if id == long => done = taken_in,
+            _ => {}
+        });
+        steps += 1;
+        assert!(steps <= 3 * 13, "{done} of 400 tokens after {steps} steps");
+    }
+}
+
 /// Opens the built-in model in the emulator; `None`, and a line that says so, where there is no clang.
 fn emulated(slots: usize) -> Option<Engine> {
     let options = EngineOptions {
