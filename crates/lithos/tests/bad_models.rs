@@ -69,7 +69,7 @@ fn shapes_that_the_configuration_does_not_say() {
     edit_json(&model.path().join("config.json"), |config| config["intermediate_size"] = json!(320));
     let file = model.path().join("model.safetensors: tensor");
     score(model.path()).refused(&[file.to_str().unwrap(), "mlp.gate_proj", "320", "256"]);
-    with_config(|config| config["num_hidden_layers"] = json!(4)).refused(&["model.layers.3"]);
+    with_config(|config| config["num_hidden_layers"] = json!(3)).refused(&["model.layers.2"]);
     with_config(|config| config["vocab_size"] = json!(513)).refused(&["embed_tokens", "513"]);
     for (key, value) in [
         ("hidden_size", json!(0)),
