@@ -10,8 +10,8 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    if (step->rows == 0) return;
     await_previous();
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
@@ -28,7 +28,6 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // mixer
     linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0), 3);
@@ -45,8 +44,8 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    if (step->rows == 0) return;
     await_previous();
     // mixer
     attend_range<KEYS_BF16>(memory, worker, RECORD(AttendRecord, 0));
@@ -63,8 +62,8 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    if (step->rows == 0) return;
     await_previous();
     // mixer
     merge_ranges(memory, worker, RECORD(MergeRecord, 0));
@@ -81,7 +80,6 @@ kernel void region_4(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // mixer
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
@@ -98,7 +96,6 @@ kernel void region_5(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // feedforward
     gate_up<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GateUpRecord, 0));
@@ -115,7 +112,6 @@ kernel void region_6(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // feedforward
     linear<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0));
@@ -132,7 +128,6 @@ kernel void region_7(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // head
     head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));

@@ -10,8 +10,8 @@ kernel void region_0(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    if (step->rows == 0) return;
     await_previous();
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
@@ -28,8 +28,8 @@ kernel void region_1(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    if (step->rows == 0) return;
     // mixer
     linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0), 4);
     expect_records(worker, records + 80);
@@ -64,8 +64,8 @@ kernel void region_2(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    if (step->rows == 0) return;
     // mixer
     linear_run<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(LinearRecord, 0), 4);
     expect_records(worker, records + 80);
@@ -97,7 +97,6 @@ kernel void region_3(device const uchar* weights [[buffer(0)]], device float* ar
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // head
     head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));

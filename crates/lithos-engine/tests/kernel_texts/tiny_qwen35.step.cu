@@ -5,8 +5,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) region_0(const uchar* weigh
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
+    if (step->rows == 0) return;
     await_previous();
     // embedding
     gather<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(GatherRecord, 0));
@@ -113,7 +113,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) region_1(const uchar* weigh
     threadgroup float shared[SHARED_FLOATS];
     Memory memory = {weights, arena, states, step, tokens, pages, joins};
     admit_next();
-    if (step->rows == 0) return;
     Worker worker = THIS_WORKER;
     // head
     head<CODES_F32, SCALES_NONE, SCALES_NONE>(memory, worker, RECORD(ChooseRecord, 0));
